@@ -207,6 +207,9 @@ def _joined_parts(tensors: Mapping[str, Any]) -> dict[str, Any]:
 ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
         "as_list": lambda _, items: list(items),  # a tuple would refuse to be added to
+        "cache_of_layers": lambda model, cache: dynamic_cache_without_config(
+            model, {str(number): layer for number, layer in enumerate(cache["layers"])}
+        ),
         **{
             builder.__name__: builder
             for builder in (

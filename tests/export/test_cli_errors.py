@@ -56,14 +56,6 @@ def test_the_line_names_a_file_with_the_traceback(error, start, capsys, tmp_path
     assert "Traceback (most recent call last):" in file.read_text()
 
 
-def test_the_files_of_the_latest_errors_stay(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / "notes.txt").write_text("mine")
-    lines = [line for _ in range(flags.MOST_FILES + 3) for line in lines_for(KeyError("layers"), capsys)]
-    latest = {TRACEBACK_FILE.search(line)[1] for line in lines[-flags.MOST_FILES :]}
-    assert {str(path) for path in tmp_path.iterdir()} == {*latest, str(tmp_path / "notes.txt")}
-
-
 def test_the_traceback_is_on_the_terminal_with_debug(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     lines = lines_for(KeyError("layers"), capsys, debug=True)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn.export.cli import export_command as cli_export
 from onnxfn.export.cli.commands import app
-from onnxfn.export.cli.flags import ANSWERS, AXES, our_option
+from onnxfn.export.cli.flags import answers, our_option
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.run.spec_edits import spec_of
 
@@ -65,7 +65,7 @@ def test_an_option_is_accepted_or_its_refusal_says_what_to_write(words, first, r
     if result.exit_code == 0:
         assert len(requests) == (words[0] not in ("--help", "-h"))
     else:
-        answer = ANSWERS[words[0].strip("-").replace("_", "-")]
+        answer = answers()[words[0].strip("-").replace("_", "-")]
         assert (result.exit_code, message) == (2, f"Error Invalid value: no option {words[0]}: {answer}")
         assert requests == []
 
@@ -79,16 +79,16 @@ def test_the_options_that_mean_the_same_have_the_same_word(requests):
 
 @pytest.mark.parametrize("words", [("--fp16",), ("--legacy",), ("--revision", "main"), ("--subfolder", "unet")])
 def test_options_of_other_versions_are_answered(words, requests):
-    assert ANSWERS[words[0].strip("-")] in run("model", "out", *words)[1]
+    assert answers()[words[0].strip("-")] in run("model", "out", *words)[1]
 
 
 def test_an_answer_names_options_that_there_are():
     command = typer.main.get_command(app).commands["export"]
     known = {name for option in command.params for name in option.opts}
-    answered = {word for answer in ANSWERS.values() for word in re.findall(r"--[a-z][a-z-]+", answer)}
+    answered = {word for answer in answers().values() for word in re.findall(r"--[a-z][a-z-]+", answer)}
     assert answered <= known
     assert f"--{our_option('library-name')}" in known
-    assert not {f"--{word}" for word in ANSWERS} & known
+    assert not {f"--{word}" for word in answers()} & known
 
 
 def test_the_axes_of_the_answers_are_those_of_specs():
@@ -111,7 +111,9 @@ def test_the_axes_of_the_answers_are_those_of_specs():
         for word in re.findall(r"\w+", symbol)
     }
     sizes = {size.name for planned in plans for part in planned.parts for size in part.spec.axes}
-    assert {*AXES.values()} - axes - sizes == set()
+    named = {name for answer in answers().values() for name in re.findall(r"--size (\w+)=", answer)}
+    assert named
+    assert named - axes - sizes == set()
 
 
 def test_words_of_options_may_have_underscores(requests):

@@ -71,8 +71,8 @@ def export_many(
         limits: The limits of each job. A job that exceeds them is stopped.
         memory: The limit in bytes for all running jobs together. The need of a job follows from the sizes of its
             weights and its check; pages of mapped weights count. A job that needs more runs alone, as does a name on
-            the hub whose weights are not in its cache if the hub does not tell their sizes. None: the memory that is
-            available at the start; with an executor no limit.
+            the hub whose weights are not in its cache. None: the memory that is available at the start; with an
+            executor no limit.
         retries: How often a job is started again whose process was killed. Jobs that fail are not started again.
         log: A file with one line of JSON per ended job. A job that it lists as exported is skipped if the checkpoint,
             the job and the versions of packages are the same, and the files exist; otherwise its export is replaced.
@@ -221,12 +221,6 @@ def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | 
     """The first waiting task that fits into the memory next to the running tasks; None if none fits.
 
     A task that needs more than all of `memory` runs alone.
-
-    >>> small, large = Task(0, ExportRequest("a", "x"), bytes=1), Task(1, ExportRequest("b", "y"), bytes=9)
-    >>> next_task([large, small], [], 8).number
-    0
-    >>> next_task([large], [small], 8) is None, next_task([large], [], 8).number
-    (True, 1)
     """
     used = sum(task.bytes for task in running)
     fitting = (task for task in waiting if memory is None or used + task.bytes <= memory)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
 from attrs import frozen
 
 from onnxfn.export.jobs.options import TRANSFORMERS
-from onnxfn.export.load.load_errors import INDEX, no_bars
+from onnxfn.export.load.load_errors import INDEX
 from onnxfn.export.load.loading import FLOATS
 from onnxfn.export.load.quantized import FLOAT32_BYTES, gguf_tensors
-from onnxfn.specs.errors import raise_no_memory
 from onnxfn.weights.checkpoint_files import checkpoint_files, names_in, patterns_of
-from onnxfn.weights.checkpoint_links import ONNX_DTYPES, file_entries
+from onnxfn.weights.checkpoint_links import file_entries
 
 IMPORTS_BYTES = 400_000_000
 """Anonymous memory of the imports of an export: 0.36 GB in benchmarks/results/large.json."""
@@ -48,24 +46,12 @@ class StoredWeights:
 def checkpoint_weights(name: str, source: Path, library: str = TRANSFORMERS) -> StoredWeights | None:
     """The weights of a checkpoint by its name and its folder or GGUF file. No weight is read.
 
-    The folder of a name on the hub, which is one of its cache, may lack weights that the export downloads: the hub then
-    tells their headers. None if it does not: it cannot be reached, or has no safetensors files of this name.
-    LoadFailed or ModelNotFound if a file cannot be read.
+    None if a name on the hub lacks weights in the cache, which the export then downloads. LoadFailed or ModelNotFound
+    if a file cannot be read.
     """
     stored = stored_weights(source, library)
     listed = [source / file for index in source.glob(INDEX) for file in names_in(index)]
-    if Path(name).exists() or (stored.bytes and all(file.is_file() for file in listed)):
-        return stored
-    from huggingface_hub import get_safetensors_metadata
-
-    try:
-        with no_bars():
-            headers = get_safetensors_metadata(name, revision=source.name).files_metadata
-    except Exception as error:  # noqa: BLE001 - whatever the client of the hub raises, the job runs alone
-        raise_no_memory(error)
-        return None
-    tensors = [tensor for header in headers.values() for tensor in header.tensors.values()]
-    return _weights([(ONNX_DTYPES.get(tensor.dtype), tensor.shape, tensor.data_offsets) for tensor in tensors])
+    return stored if Path(name).exists() or (stored.bytes and all(file.is_file() for file in listed)) else None
 
 
 def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
@@ -77,14 +63,9 @@ def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
     stored = [entry for file in files if file.suffix == ".safetensors" for entry in file_entries(file)]
     # read into memory as a whole
     others = sum(file.stat().st_size for file in files if file.suffix in (".bin", ".pt", ".pth", ".gguf"))
-    return _weights([(entry.dtype, entry.shape, (0, entry.length)) for entry in stored], others)
-
-
-def _weights(stored: Sequence[tuple[str | None, Sequence[int], Sequence[int]]], others: int = 0) -> StoredWeights:
-    """The weights of safetensors files, by dtype, shape, and start and end; `others` bytes are read as a whole."""
-    sizes = [prod(shape) for _, shape, _ in stored]
-    is_mapped = len({dtype for dtype, _, _ in stored} & FLOATS) <= 1
-    in_memory = sum(end - start for _, _, (start, end) in stored) if is_mapped else FLOAT32_BYTES * sum(sizes)
+    sizes = [prod(entry.shape) for entry in stored]
+    is_mapped = len({entry.dtype for entry in stored} & FLOATS) <= 1
+    in_memory = sum(entry.length for entry in stored) if is_mapped else FLOAT32_BYTES * sum(sizes)
     return StoredWeights(in_memory + others, sum(sizes) + others // FLOAT32_BYTES, max(sizes, default=0))
 
 

@@ -56,12 +56,7 @@ def minilm() -> Path:
 
 
 def cosines(hidden: Array, mask: Array) -> Array:
-    """The cosines of pairs of texts, each the mean of its tokens: `[batch, sequence, hidden]` -> `[batch, batch]`.
-
-    >>> hidden = np.array([[[1.0, 0.0], [3.0, 0.0]], [[0.0, 2.0], [9.0, 9.0]]])
-    >>> cosines(hidden, np.array([[1, 1], [1, 0]])).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """The cosines of pairs of texts, each the mean of its tokens: `[batch, sequence, hidden]` -> `[batch, batch]`."""
     sums = (hidden * mask[..., None]).sum(axis=1)
     unit: Array = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     return np.asarray(unit @ unit.T)

@@ -8,13 +8,13 @@ or advice in one sentence; only `library-name` is `library` here.
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -37,17 +37,12 @@ def say(content: Any, *, err: bool = False) -> None:
         typer.echo(content, err=err)
 
 
-PREFIX, SUFFIX, MOST_FILES = "onnxfn-error-", ".txt", 5
-"""The names of files with tracebacks, and how many of them stay."""
-
-
 @contextmanager
 def one_line_errors(*, debug: bool) -> Iterator[None]:
     """Prints an error as one line on the error stream, its notes as lines after it, and exits with code 1.
 
     An unexpected error, or an error caused by a library or the system, also has a traceback. It goes to a file in the
-    system's temporary folder, which keeps a few, and the line names the file. With `debug` it is printed before the
-    line.
+    system's temporary folder, and the line names the file. With `debug` it is printed before the line.
     """
     try:
         yield
@@ -67,16 +62,11 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
 def _saved_traceback(error: Exception) -> str:
     """Writes the traceback of an error to a new temporary file; the path of the file, or why there is none."""
     try:
-        with NamedTemporaryFile("w", prefix=PREFIX, suffix=SUFFIX, delete=False, encoding="utf-8") as file:
+        with NamedTemporaryFile("w", prefix="onnxfn-error-", suffix=".txt", delete=False, encoding="utf-8") as file:
             file.write(f"onnxfn {VERSION}: {' '.join(sys.argv)}\n\n")
             traceback.print_exception(error, file=file)
     except (OSError, UnicodeError):
         return "not saved; repeat the command with --debug"
-    with suppress(OSError):  # the files of earlier errors of the same user, the latest few excepted
-        states = {other: other.lstat() for other in Path(file.name).parent.glob(f"{PREFIX}*{SUFFIX}")}
-        own = [other for other in states if states[other].st_uid == states[Path(file.name)].st_uid]
-        for other in sorted(own, key=lambda other: states[other].st_mtime_ns)[:-MOST_FILES]:
-            other.unlink(missing_ok=True)
     return file.name
 
 
@@ -115,50 +105,9 @@ def _parameter(option: Option) -> inspect.Parameter:
     )
 
 
-AXES: Mapping[str, str] = MappingProxyType(
-    {
-        **{name: name for name in ("batch_size", "sequence_length", "num_choices", "width", "height")},
-        **{name: name for name in ("point_batch_size", "nb_points_per_image", "visual_seq_length")},
-        "nb_max_frames": "sequence_length",
-        "audio_sequence_length": "sequence_length",
-    }
-)
-"""Optimum's options for the sizes of dummy inputs -> our names of these axes."""
-
-CONFIGURED = "the configuration of the model says it, and the dummy inputs follow; leave it out"
-FOLDER = "download the files, such as with `hf download`, and pass their folder as MODEL"
-ALREADY_SIMPLE = "graphs are simplified while they are built, and no pass folds weights"
-
-ANSWERS: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("model", "m"), "MODEL is the first argument: onnxfn export MODEL OUT"),
-        "device": "models are traced and checked on the CPU, and a file runs on any device; leave it out",
-        "optimize": "ONNX Runtime does this when it loads a file; --dtype float16 is the rest of O4",
-        "no-post-process": "--decoders separate writes two decoders instead of a merged one; nothing else is processed",
-        "variant": "use the options for inputs and outputs: --output, --with-input, --split, --decoders",
-        "framework": "models are those of PyTorch: there is no other framework; leave it out",
-        "cache-dir": "the client of the hub reads where downloads lie from the environment: HF_HUB_CACHE=FOLDER",
-        "pad-token-id": "the id is read from config.json of the checkpoint; set pad_token_id there",
-        "model-kwargs": "--output and --with-input add outputs and inputs; other arguments of forward are constants in "
-        "a spec, in Python: compose(spec, always(NAME=VALUE))",
-        "no-dynamic-axes": "--shape fixes an axis: --shape batch_size=1 --shape sequence_length=128",
-        "no-constant-folding": ALREADY_SIMPLE,
-        "slim": f"{ALREADY_SIMPLE}; onnxslim runs on the files",
-        "fp16": "--dtype float16",
-        "fuse": "ONNX Runtime fuses its own operators when it loads a file; --opset 23 writes those of ONNX",
-        "legacy": "--decoders separate writes a decoder without and one with a past",
-        "revision": FOLDER,
-        "subfolder": FOLDER,
-        "feature-size": CONFIGURED,
-        "num-channels": CONFIGURED,
-        **{
-            word.replace("_", "-"): f"--size {axis}=NUMBER sets the size in the dummy inputs, --shape {axis}=NUMBER "
-            "fixes it in the graph"
-            for word, axis in AXES.items()
-        },
-    }
-)
-"""Refused options, without the hyphens in front -> the replacement, or why there is none."""
+def answers() -> dict[str, str]:
+    """From each refused option of Optimum, without hyphens in front, to the replacement, or why there is none."""
+    return dict(json.loads(Path(__file__).with_name("optimum_options.json").read_text(encoding="utf-8")))
 
 
 def our_option(word: str) -> str:
@@ -172,6 +121,6 @@ def our_option(word: str) -> str:
     'monolithic'
     """
     name = word.replace("_", "-")
-    if name in ANSWERS:
-        raise typer.BadParameter(f"no option {'-' if len(word) == 1 else '--'}{word}: {ANSWERS[name]}")
+    if answer := answers().get(name):
+        raise typer.BadParameter(f"no option {'-' if len(word) == 1 else '--'}{word}: {answer}")
     return "library" if name == "library-name" else name

@@ -105,13 +105,7 @@ def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:
 
 
 def screen(heading: str, sections: Sections, summary: str = "") -> str:
-    """Sections as text in at most `LINES - 1` lines, headings included: the longest sections lose their last rows.
-
-    >>> rows = [(f"tensor.{number}.weight",) for number in range(99)]
-    >>> printed = screen("bert", [("files", [("model.onnx",)]), ("not quantized", rows)])
-    >>> len(printed.splitlines()), printed.splitlines()[-1].strip()
-    (24, 'and 80 more: --verbose')
-    """
+    """Sections as text in at most `LINES - 1` lines, headings included: the longest sections lose their last rows."""
     with_rows = [section for section in sections if section[1]]
     room = LINES - 1 - len(heading.splitlines()) - bool(summary) - len(with_rows)
     most = max(size for size in range(1, LINES) if sum(min(size, len(rows)) for _, rows in with_rows) <= room)

@@ -302,13 +302,7 @@ def _steps(stated: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _step(kind: str, **attributes: Any) -> dict[str, Any]:
-    """A step of a kind.
-
-    >>> _step("Rescale", rescale_factor=0.5)
-    {'operation': {'name': 'rescale', 'type': 'Rescale', 'attrs': {'rescale_factor': 0.5}}}
-    >>> _step("ConvertRGB")
-    {'operation': {'name': 'convertrgb', 'type': 'ConvertRGB'}}
-    """
+    """A step of a kind."""
     attrs = {"attrs": attributes} if attributes else {}
     return {"operation": {"name": kind.lower(), "type": kind, **attrs}}
 

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.renamed import CACHES, INNER_RESULTS
-from onnxfn.export.derive.sample_arguments import fields_of, made_of
+from onnxfn.export.derive.trees import Tensors, all_tensors
 from onnxfn.models.dtypes import float_dtypes
 from onnxfn.models.forward import raw_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
@@ -37,8 +37,6 @@ INPUT_REFUSALS = (
     OnnxfnError,
 )
 """The errors that mean a model does not accept inputs. MemoryError, OSError and PatchFailed do not mean this."""
-
-Tensors = Mapping[Path, Any]
 
 
 @frozen
@@ -124,19 +122,6 @@ def outputs_spec(runs: Sequence[Run], taken: Sequence[str] = ()) -> ExportSpec:
     names = ["output" if common == [(0,)] else onnx_name(path) for path in common]
     names = [f"output_{name}" if name in taken else name for name in names]
     return compose(*(_output_spec(name, path, runs) for name, path in zip(names, common, strict=True)))
-
-
-def all_tensors(result: Any, path: Path = ()) -> Tensors:
-    """Every tensor of a result of `forward`, by its path."""
-    if hasattr(result, "shape") and hasattr(result, "dtype"):
-        return {path: result}
-    named = result if isinstance(result, Mapping) else fields_of(result) or made_of(result)
-    steps = enumerate(result if isinstance(result, (tuple, list)) else ()) if named is None else named.items()
-    return {
-        tensor_path: tensor
-        for step, field in steps
-        for tensor_path, tensor in all_tensors(field, (*path, step)).items()
-    }
 
 
 def answer_tensors(result: Any) -> Tensors:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
+from onnxfn.export.derive.trees import fields_of, is_cache, layers_of
 from onnxfn.specs.algebra.spec import Call
 from onnxfn.specs.converters import Path, resolve
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
@@ -25,23 +25,7 @@ def items_of(value: Any) -> Mapping[Any, Any] | None:
         return dict(enumerate(value)) or None
     if type(value) is dict:
         return value or None
-    return fields_of(value)
-
-
-def fields_of(value: Any) -> Mapping[str, Any] | None:
-    """The fields of a named tuple, or those that make a dataclass; None for anything else."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return dict(zip(value._fields, value, strict=True))
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-    return None
-
-
-def made_of(result: Any) -> Mapping[str, Any] | None:
-    """The attributes of an object that it was made of: of a Gaussian its parameters, not the mean that follows."""
-    attributes = getattr(result, "__dict__", {})
-    names = inspect.signature(type(result)).parameters if attributes and not isinstance(result, type) else ()
-    return {name: attributes[name] for name in names if name in attributes} or None
+    return fields_of(value) or layers_of(value)
 
 
 def builder_name(name: str, value: Any) -> str | None:
@@ -53,6 +37,8 @@ def builder_name(name: str, value: Any) -> str | None:
         return None
     if type(value) is list:
         return "as_list"  # a tuple and a dict need no builder
+    if is_cache(value):
+        return "cache_of_layers"
     owner = type(value)
     path = f"{owner.__module__}:{owner.__qualname__}"
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.check.cases.runnable_sizes import fixed_axes, runnable_limits
-from onnxfn.export.derive.probe import Run, all_tensors, run, run_at_sizes, specs_at_sizes, summary
+from onnxfn.export.derive.probe import Run, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor
 from onnxfn.export.derive.sample_inputs import (
     assumed_range,
@@ -21,6 +21,7 @@ from onnxfn.export.derive.sample_inputs import (
     sample_range,
     with_long_texts,
 )
+from onnxfn.export.derive.trees import all_tensors
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
@@ -165,9 +166,10 @@ def _runs(model: Any, spec: ExportSpec) -> Runs:
     """The runs of a module at all sizes."""
     nan: list[bool] = []
     complex_paths: list[Path] = []
+    takes_cache = any(builder.by == "cache_of_layers" for builder in spec.call.builders)
 
     def tensors(result: Any) -> Mapping[Any, Any]:
-        tensors_of_result = all_tensors(result)
+        tensors_of_result = all_tensors(result, caches=takes_cache)
         real = (tensor for tensor in tensors_of_result.values() if tensor.is_floating_point())
         nan.extend(bool(np.isnan(tensor.float().numpy()).any()) for tensor in real)
         complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())

@@ -16,7 +16,7 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.export.derive.probe import all_tensors
+from onnxfn.export.derive.trees import Copies, all_tensors, begin, with_copies
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.record import typed_fields
@@ -29,6 +29,9 @@ SIDES: Mapping[int, tuple[str, ...]] = MappingProxyType(
     {4: ("channels", "height", "width"), 5: ("channels", "frames", "height", "width")}
 )
 """Number of axes of a tensor -> the names of those after the first, if they move."""
+
+CACHED = ("heads", "past_sequence_length")
+"""The same for the keys and values in a cache."""
 
 
 @frozen(eq=False, field_transformer=typed_fields)
@@ -63,7 +66,7 @@ def components(program: Any) -> dict[str, Any]:
     import torch
 
     if isinstance(program, torch.nn.Module):
-        every: Mapping[str, Any] = dict(program.named_children())
+        every: Mapping[str, Any] = _children(program)
     else:
         every = program if isinstance(program, Mapping) else getattr(program, "components", {})
     modules = {name: each for name, each in every.items() if hasattr(each, "forward") and hasattr(each, "state_dict")}
@@ -73,6 +76,20 @@ def components(program: Any) -> dict[str, Any]:
             "object whose `components` are such a dict"
         )
     return modules
+
+
+def _children(model: Any) -> dict[str, Any]:
+    """The children of a module; those of all modules around the language model, and its table, if one is inside."""
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    around = [each for each in model.modules() if each is not decoder and decoder in each.modules()]
+    children = [child for each in around or [model] for child in each.children() if child not in around]
+    children += [model.get_input_embeddings()] if around else []
+    named = {path: each for path, each in model.named_modules() if each in children}
+    ends = [path.rpartition(".")[2] for path in named]
+    return {
+        end if ends.count(end) == 1 else path.replace(".", "_"): each
+        for end, (path, each) in zip(ends, named.items(), strict=True)
+    }
 
 
 def methods_of(module: Any) -> tuple[str, ...]:
@@ -94,18 +111,26 @@ def part_name(name: str, method: str) -> str:
     return f"{name}{PART_NAMES.get(method, f'_{method}')}"
 
 
+def numbered(part: str, number: int) -> str:
+    """The name of the part for calls of a method with other tensors than before: `git`, `git_2`, `git_3`."""
+    return f"{part}_{number + 1}" if number else part
+
+
+Replacement = Callable[[str, Any, str], Callable[..., Any] | None]
+"""From the name of a part, its module and its method to what stands in place of the method; None for the method."""
+
+
 @contextmanager
-def replaced_method(module: Any, method: str, replacement: Callable[..., Any]) -> Iterator[None]:
-    """Within it, a module has another method; its class is as it was, and so are other modules."""
-    before = vars(module).get(method)
-    vars(module)[method] = replacement
-    try:
+def replaced_methods(modules: Mapping[str, Any], replacement: Replacement) -> Iterator[None]:
+    """Within it, methods of modules are others; their classes are as they were, and so are other modules."""
+    with ExitStack() as undo:
+        for name, module in modules.items():
+            for method in methods_of(module):
+                if (other := replacement(part_name(name, method), module, method)) is not None:
+                    undo.callback(vars(module).update, {method: vars(module)[method]} if method in vars(module) else {})
+                    undo.callback(vars(module).pop, method)
+                    vars(module)[method] = other
         yield
-    finally:
-        if before is None:
-            del vars(module)[method]
-        else:
-            vars(module)[method] = before
 
 
 def watched(program: Any, *runs: Callable[[], Any]) -> dict[str, Watched]:
@@ -113,16 +138,19 @@ def watched(program: Any, *runs: Callable[[], Any]) -> dict[str, Watched]:
 
     Each run shows sizes: run the program at two sizes of what moves, such as another text, two pictures, a larger
     picture. Nothing else changes: results are those of the modules, and no hook stays, also after an error of a run. If
-    a method of a module calls another, the outer one is seen; but `forward`, if that is inside.
+    a method of a module calls another, the outer one is seen; but `forward`, if that is inside. Keys and values of a
+    `DynamicCache` are tensors.
 
     Args:
         program: A dict of modules by their names, a module whose children are meant, or an object with `components`,
-            such as a pipeline of diffusers.
+            such as a pipeline of diffusers. Of a model with a language model inside, all modules around that are meant:
+            towers, projections, the table of tokens.
         *runs: Functions without arguments that run the program.
 
     Returns:
         From the name of a part to what `derived` and `export` take: `unet` for `forward`, `vae_decoder` for `decode`,
-        `clip_get_text_features` for any other method.
+        `clip_get_text_features` for any other method. Calls with other tensors, such as without a picture, are a part
+        of their own: `unet_2`.
 
     Raises:
         InvalidSpec: The program has no modules, or a run calls none.
@@ -135,29 +163,30 @@ def watched(program: Any, *runs: Callable[[], Any]) -> dict[str, Watched]:
         >>> {name: dict(part.axes) for name, part in watched(modules, lambda: run(2), lambda: run(3)).items()}
         {'encoder': {'input': 'batch_size 4'}, 'decoder': {'input': 'batch_size 2'}}
     """
-    seen: dict[str, Seen] = {}
-    with ExitStack() as undo:
-        for name, module in components(program).items():
-            running: list[Calls] = []
-            before = _attributes(module)
-            for method in methods_of(module):
-                noted = seen[part_name(name, method)] = Seen(module, method)
-                undo.enter_context(replaced_method(module, method, _noting(noted, before, running)))
+    seen, running = dict[str, Seen](), list[Seen]()
+    modules = components(program)
+    before = {id(module): _attributes(module) for module in modules.values()}
+
+    def noting(part: str, module: Any, method: str) -> Callable[..., Any]:
+        seen[part] = Seen(module, method)
+        return _noting(seen[part], before[id(module)], running)
+
+    with replaced_methods(modules, noting):
         for run in runs:
             run()
-    parts = {name: _part(each) for name, each in seen.items() if each.calls}
+    parts = {numbered(name, at): part for name, each in seen.items() for at, part in enumerate(_parts(each))}
     if not parts:
-        raise InvalidSpec(f"{len(runs)} runs called no module of {listed(components(program))} with tensors")
+        raise InvalidSpec(f"{len(runs)} runs called no module of {listed(modules)} with tensors")
     return parts
 
 
 Calls = dict[Any, list[Mapping[str, Any]]]
-"""From the shapes of the tensors of a call to the arguments of all calls with these; only the first have tensors."""
+"""From the shapes of the tensors of a call to the arguments of all calls with these; only the first have values."""
 
 
 @frozen(eq=False)
 class Seen:
-    """What is noted of a method of a module: its calls, and the number of tensors in the result of each.
+    """What is noted of a method of a module: its calls, and the number of tensors in the result for given ones.
 
     `changed`: a copy of the module as it was at the first call, if the program had changed it by then.
     """
@@ -165,7 +194,7 @@ class Seen:
     module: Any
     method: str
     calls: Calls = field(factory=dict)
-    results: list[int] = field(factory=list)
+    results: dict[tuple[str, ...], int] = field(factory=dict)
     changed: list[Any] = field(factory=list)
 
     def model(self) -> Any:
@@ -181,31 +210,38 @@ def _attributes(module: Any) -> dict[tuple[str, str], int]:
     return {(path, name): id(value) for path, name, value in inside if name not in methods}
 
 
-def _noting(noted: Seen, before: Mapping[tuple[str, str], int], running: list[Calls]) -> Callable[..., Any]:
+def _noting(noted: Seen, before: Mapping[tuple[str, str], int], running: list[Seen]) -> Callable[..., Any]:
     """A method that notes what it gets and how many tensors it gives.
 
-    `before`: the attributes of the module before the program. `running`: the calls of the methods around it.
+    `before`: the attributes of the module before the program. `running`: the methods that run.
     """
-    original, calls = getattr(noted.module, noted.method), noted.calls
-    signature, is_forward = inspect.signature(original), original.__name__ == "forward"
+    module, calls, original = noted.module, noted.calls, getattr(noted.module, noted.method)
+    signature, is_forward = inspect.signature(original), noted.method == "forward"
 
     @wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
         taken = given_arguments(signature, arguments, named)
-        shapes = tuple((path, tuple(each.shape)) for path, each in all_tensors(taken).items())
-        if shapes and (not running or (is_forward and calls not in running)):
-            for outer in running:
-                outer.clear()
-            if not calls and _attributes(noted.module) != before:
-                noted.changed.append(_as_it_is(noted.module))
+        shapes, copied, caches = _shapes(taken), taken, Copies()
+        own = [each for each in running if each.module is module]
+        is_inside = any(module in each.module.modules() for each in running if each not in own)
+        is_noted = bool(shapes) and not is_inside and (not own or (is_forward and noted not in own))
+        if is_noted:
+            for outer in own:
+                outer.calls.clear()
+            if not calls and _attributes(module) != before:
+                noted.changed.append(_as_it_is(module))
             is_new = shapes not in calls
-            calls.setdefault(shapes, []).append(torch_name("pytree").tree_map(lambda leaf: _noted(leaf, is_new), taken))
-        running.append(calls)
+            copied, caches = with_copies(taken, lambda each: each.detach().clone() if is_new else each.to("meta"))
+            calls.setdefault(shapes, []).append(copied)
+        running.append(noted)
         try:
             result = original(*arguments, **named)
         finally:
             running.pop()
-        noted.results.append(len(all_tensors(result)))
+        for new, cache in caches:
+            begin(new, cache)
+        if is_noted:
+            noted.results[_names(copied)] = len(all_tensors(result, caches=bool(caches)))
         return result
 
     return call
@@ -213,9 +249,7 @@ def _noting(noted: Seen, before: Mapping[tuple[str, str], int], running: list[Ca
 
 def _as_it_is(module: Any) -> Any:
     """A copy of a module on its own weights, without what notes its calls; itself if it cannot be copied."""
-    with ExitStack() as undo:
-        for method in methods_of(module):
-            undo.enter_context(replaced_method(module, method, getattr(type(module), method)))
+    with replaced_methods({"": module}, lambda _, owner, method: getattr(type(owner), method)):
         copied = model_copy(module)
     if copied is not module:
         for method in methods_of(module):
@@ -223,9 +257,9 @@ def _as_it_is(module: Any) -> Any:
     return copied
 
 
-def _noted(leaf: Any, is_new: bool) -> Any:  # noqa: FBT001
-    """A copy of a tensor, as the program may change it; None for one of shapes that are known."""
-    return leaf if not hasattr(leaf, "detach") else leaf.detach().clone() if is_new else None
+def _shapes(arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The paths and the shapes of the tensors of a call."""
+    return tuple((path, tuple(each.shape)) for path, each in all_tensors(arguments, caches=True).items())
 
 
 def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,33 +281,40 @@ def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], name
     }
 
 
-def _part(seen: Seen) -> Watched:
-    """The sample and the axes from the calls of a method: of those that have the tensors of the first.
+def _parts(seen: Seen) -> list[Watched]:
+    """A part for all calls with the same tensors, in the order of the first of these calls."""
+    groups = dict[tuple[str, ...], Calls]()
+    for arguments in chain.from_iterable(seen.calls.values()):
+        groups.setdefault(_names(arguments), {}).setdefault(_shapes(arguments), []).append(arguments)
+    return [_part(seen.model(), calls, seen.results[names]) for names, calls in groups.items()]
+
+
+def _names(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """The paths of the tensors of a call, with dots."""
+    return tuple(".".join(map(str, path)) for path, _ in _shapes(arguments))
+
+
+def _part(model: Any, calls: Calls, results: int) -> Watched:
+    """The sample and the axes from the calls of a method with the same tensors.
 
     The sample is the largest of them: a trace takes the sides of branches that most sizes take. A number that changed
     is a tensor; but the size of an axis if it is always the same for the same shapes.
     """
     import torch
 
-    names = [".".join(map(str, path)) for path, _ in next(iter(seen.calls))]
-    alike = {
-        shapes: every
-        for shapes, every in seen.calls.items()
-        if [".".join(map(str, path)) for path, _ in shapes] == names
-    }
-    numbers = [[_numbers(each) for each in every] for every in alike.values()]
-    largest = max(alike, key=lambda shapes: sum(prod(shape) for _, shape in shapes))
-    first, *others = (_numbers(alike[largest][0]), *chain.from_iterable(numbers))
+    numbers = [[_numbers(each) for each in every] for every in calls.values()]
+    largest = max(calls, key=lambda shapes: sum(prod(shape) for _, shape in shapes))
+    first, *others = (_numbers(calls[largest][0]), *chain.from_iterable(numbers))
     changed = {path for path, number in first.items() if any(each.get(path) != number for each in others)}
     by_shapes = {path: [[each.get(path) for each in of_shapes] for of_shapes in numbers] for path in changed}
     sizes = {path: [(numbers[0],) for numbers in of] for path, of in by_shapes.items() if _are_sizes(of)}
     values = {path: torch.tensor(first[path]) for path in changed - {*sizes}}
     sample = torch_name("pytree").tree_map_with_path(
-        lambda path, leaf: values.get(_name(path), leaf), alike[largest][0]
+        lambda path, leaf: values.get(_name(path), leaf), calls[largest][0]
     )
-    tensors = zip(*([shape for _, shape in shapes] for shapes in alike), strict=True)
-    patterns = _patterns(dict(zip(names, tensors, strict=True)), sizes)
-    return Watched(seen.model(), sample, patterns, sum(map(len, seen.calls.values())), seen.results[0])
+    tensors = zip(*([shape for _, shape in shapes] for shapes in calls), strict=True)
+    patterns = _patterns(dict(zip(_names(calls[largest][0]), tensors, strict=True)), sizes)
+    return Watched(model, sample, patterns, sum(map(len, calls.values())), results)
 
 
 def _numbers(arguments: Any) -> dict[str, int | float]:
@@ -310,7 +351,7 @@ def _patterns(
     symbols = {batch: "batch_size"} if batch and 2 * firsts.count(batch) >= len(sizes) else {}
     symbols = {of_axis: name.replace(".", "_") for name, [of_axis] in of_numbers.items()} | symbols
     for name, axes in sizes.items():
-        sides = SIDES.get(len(axes), ("sequence_length",))
+        sides = CACHED if ".layers." in name else SIDES.get(len(axes), ("sequence_length",))
         for at, of_axis in enumerate(axes):
             word = sides[at - 1] if 0 < at <= len(sides) else f"axis_{at}"
             if len({*of_axis}) > 1 and of_axis not in symbols:

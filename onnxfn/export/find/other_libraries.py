@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import UnknownName, listed
+from onnxfn.specs.plan.planning import resolved
 
 COMPONENT_ROWS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
     {
@@ -45,3 +47,9 @@ def row_name(model: Any) -> str | None:
                 raise UnknownName(f"{type(model).__name__} has several parts; pass the name of one row: {listed(rows)}")
             return next(iter(rows), None)
     return None
+
+
+def argument_names(spec: ExportSpec, config: Mapping[str, Any]) -> dict[str, str]:
+    """From the place of each tensor in the arguments, with dots, to the name of its input in ONNX."""
+    inputs = resolved(spec, config).inputs
+    return {".".join(map(str, input_.forward_path)): input_.name for input_ in inputs}

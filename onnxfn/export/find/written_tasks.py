@@ -19,7 +19,8 @@ from onnxfn.architectures.wrappers.feature_methods import feature_method, fixed_
 from onnxfn.export.derive.auto_tables import is_listed, listed_classes
 from onnxfn.export.derive.derive import masked_by_eager
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
-from onnxfn.export.derive.probe import accepted, all_tensors, outputs_spec, summary
+from onnxfn.export.derive.probe import accepted, outputs_spec, summary
+from onnxfn.export.derive.trees import all_tensors
 from onnxfn.export.load.class_tasks import stated_class
 from onnxfn.specs.algebra.compose import compose, constant, reads
 from onnxfn.specs.algebra.config_values import snapshot

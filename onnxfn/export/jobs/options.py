@@ -54,11 +54,7 @@ def parsed_shapes(flag: str, values: Any) -> tuple[tuple[str, int | tuple[int, i
 
 
 def parsed_names(flag: str, values: Any) -> tuple[tuple[str, str], ...]:
-    """Old and new names in texts OLD=NEW, or in a mapping; InvalidSpec if one lacks a name.
-
-    >>> parsed_names("--rename", ["present.{layer}.key=present_key_{layer}"])
-    (('present.{layer}.key', 'present_key_{layer}'),)
-    """
+    """Old and new names in texts OLD=NEW, or in a mapping; InvalidSpec if one lacks a name."""
     pairs = _pairs(values)
     for old, new in pairs:
         if not (old and new):
@@ -111,11 +107,7 @@ def run_arguments(text: str) -> dict[str, Any]:
 
 
 def parsed_dtypes(flag: str, values: Any) -> tuple[str, ...]:
-    """Our names of dtypes; those of Optimum are translated.
-
-    >>> parsed_dtypes("--dtype", ["fp16", "q8"])
-    ('float16', 'q8')
-    """
+    """Our names of dtypes; those of Optimum are translated."""
     return tuple(DTYPES.get(name, name) for name in texts(flag, values))
 
 
@@ -127,11 +119,7 @@ def floors_of(flag: str, values: Any) -> Any:
 
 
 def as_written(value: Any) -> Any:
-    """The written value of an option, from its value: a text for each item of a tuple or of a record.
-
-    >>> as_written((("batch_size", 1), ("sequence_length", (1, 128)))), as_written(("hidden_states",))
-    (['batch_size=1', 'sequence_length=1:128'], ['hidden_states'])
-    """
+    """The written value of an option, from its value: a text for each item of a tuple or of a record."""
     if has(type(value)):
         return as_written(tuple((name, each) for name, each in asdict(value).items() if each is not None))
     if isinstance(value, tuple):
@@ -370,11 +358,7 @@ OF_ALL_JOBS = ("dtype", "check", "no_check", *CALLER_KEYS)
 
 
 def stated(values: Values) -> dict[str, Any]:
-    """The values of options without empty ones: None, a flag that is off, an empty list.
-
-    >>> stated({"opset": None, "split": False, "dtype": [], "check": "none"})
-    {'check': 'none'}
-    """
+    """The values of options without empty ones: None, a flag that is off, an empty list."""
     return {
         name: value
         for name, value in values.items()
@@ -396,11 +380,7 @@ def value_of(name: str, written: Any) -> Any:
 
 
 def checked_edits(edits: Any) -> tuple[tuple[str, Any], ...]:
-    """Edits of a spec by the names of their options, as pairs in the order in which they are made.
-
-    >>> checked_edits({"shape": {"batch_size": 1}, "task": "fill-mask"})
-    (('task', 'fill-mask'), ('shape', (('batch_size', 1),)))
-    """
+    """Edits of a spec by the names of their options, as pairs in the order in which they are made."""
     try:
         values = dict(edits)
     except (TypeError, ValueError):
@@ -412,11 +392,7 @@ def checked_edits(edits: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def with_check(values: Values) -> Values:
-    """Values in which `check` says what `no_check` is short for. InvalidSpec for both.
-
-    >>> with_check({"no_check": True})
-    {'check': 'none'}
-    """
+    """Values in which `check` says what `no_check` is short for. InvalidSpec for both."""
     if "no_check" not in values:
         return values
     if "check" in values:

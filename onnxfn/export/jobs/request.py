@@ -119,11 +119,6 @@ def written(request: ExportRequest) -> dict[str, Any] | None:
     """The options that make a request, with their written values; None if no options make it, as for one with a spec.
 
     `request_of(request.checkpoint, request.path, written(request)) == request`.
-
-    >>> written(ExportRequest("org/bert", "onnx", edits={"shape": {"batch_size": 1}}, dtypes=("q8",)))
-    {'dtype': ['q8'], 'shape': ['batch_size=1']}
-    >>> written(ExportRequest("org/bert", "onnx", spec=ExportSpec())) is None
-    True
     """
     usual = evolve(request_of("", "", {"library": request.library}), library=TRANSFORMERS)
     values = stated({name: _for_option(option, request, usual) for name, option in OPTIONS.items()})
@@ -153,11 +148,7 @@ def _field(request: ExportRequest, option: Option) -> Any:
 
 
 def command_line(values: Values, checkpoint: str = "MODEL", path: str = "FOLDER") -> str:
-    """The command with these options.
-
-    >>> command_line({"dtype": ["q8"], "split": True, "opset": 20})
-    'onnxfn export MODEL FOLDER --dtype q8 --split --opset 20'
-    """
+    """The command with these options."""
     words = ["onnxfn", "export", checkpoint, path]
     for name, written in values.items():
         for value in written if isinstance(written, list) else [written]:
@@ -166,11 +157,7 @@ def command_line(values: Values, checkpoint: str = "MODEL", path: str = "FOLDER"
 
 
 def recorded_values(request: ExportRequest) -> dict[str, Any] | None:
-    """The options of a request on which its files depend, for a report: without folders of this machine.
-
-    >>> recorded_values(ExportRequest("org/bert", "onnx", adapter="adapters/lora", overwrite=True))
-    {'adapter': 'lora'}
-    """
+    """The options of a request on which its files depend, for a report: without folders of this machine."""
     values = written(evolve(request, overwrite=False))
     if values is None:
         return None

@@ -134,11 +134,7 @@ def described(checkpoint: QuantizedCheckpoint) -> str:
 
 
 def gigabytes(count: int) -> str:
-    """A number of bytes as text.
-
-    >>> gigabytes(5_730_000_000), gigabytes(120_000)
-    ('5.73 GB', '0.00012 GB')
-    """
+    """A number of bytes as text."""
     return f"{count / 10**9:.3g} GB"
 
 

@@ -51,18 +51,7 @@ def graph_summary(file: Path) -> dict[str, Any]:
 
 
 def summary_text(name: str, summary: Mapping[str, Any]) -> str:
-    """A summary as a table, with the name of its file as the title; layers are one row.
-
-    >>> print(summary_text("tiny.onnx", {"opsets": {"": 18}, "inputs": [
-    ...     {"name": "x", "dtype": "float32", "shape": ["batch_size", 3]}], "outputs": [], "operators": {"Relu": 2},
-    ...     "weights": {}, "bytes": 120, "external_data": {}, "metadata": {}}))
-    tiny.onnx
-      opset 18 · 2 nodes · 120 bytes
-      inputs
-        x  float32[batch_size, 3]
-      operators
-        Relu 2
-    """
+    """A summary as a table, with the name of its file as the title; layers are one row."""
     weights = [
         (dtype, *(counted(facts[name], name) for name in ("tensors", "elements")), file_size(facts["bytes"]))
         for dtype, facts in summary["weights"].items()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,18 @@ import numpy as np
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.architectures.wrappers.modules import module
 from onnxfn.export.derive.sample_arguments import sample_arguments
-from onnxfn.export.derive.watched import components, given_arguments, methods_of, part_name, replaced_method
+from onnxfn.export.derive.trees import Copies, all_tensors, begin, with_copies
+from onnxfn.export.derive.watched import PART_NAMES, components, given_arguments, numbered, part_name, replaced_methods
 from onnxfn.export.find.lookup import spec_for
-from onnxfn.export.find.other_libraries import COMPONENT_ROWS
+from onnxfn.export.find.other_libraries import COMPONENT_ROWS, argument_names
 from onnxfn.export.run.loaded import Loaded, load
 from onnxfn.models.forward import COMMON_ARGUMENTS
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.torch_modes import shapes_alone
 from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.config_values import snapshot
-from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.conditions import SEPARATOR
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, raise_no_memory
-from onnxfn.specs.plan.planning import resolved
 from onnxfn.weights.layouts import dtype_of_stem
 
 
@@ -65,20 +65,20 @@ def assembled(program: Any, folder: str | Path, dtype: str | None = None) -> Ite
         >>> parts, torch.allclose(result, run(3), atol=1e-5)
         (('double', 'half'), True)
     """
-    replaced = {}
-    for name, owner in components(program).items():
-        rows = {f"{name}{suffix}": row for suffix, row in COMPONENT_ROWS.get(type(owner).__name__, ())}
-        for method in methods_of(owner):
-            part = part_name(name, method)
-            if (file := file_of_part(Path(folder) / part, dtype)) is not None:
-                names = argument_names(spec_for(rows[part]), snapshot(owner)) if part in rows else {}
-                replaced[part] = (owner, method, load(file), names)
-    if not replaced:
-        parts = listed([part_name(name, "forward") for name in components(program)])
-        raise ModelNotFound(f"no part of the program in {folder}; its parts would be folders such as {parts}")
-    with ExitStack() as undo:
-        for part, (owner, method, loaded, names) in replaced.items():
-            undo.enter_context(replaced_method(owner, method, _by_session(owner, method, part, loaded, names)))
+    modules, replaced = components(program), list[str]()
+
+    def by_files(part: str, owner: Any, method: str) -> Callable[..., Any] | None:
+        names = (numbered(part, at) for at in count())
+        files = [*takewhile(lambda each: each[1], ((name, file_of_part(Path(folder) / name, dtype)) for name in names))]
+        replaced.extend(name for name, _ in files)
+        row = dict(COMPONENT_ROWS.get(type(owner).__name__, ())).get(PART_NAMES.get(method, method))
+        inputs = argument_names(spec_for(row), snapshot(owner)) if row and files else {}
+        return _by_sessions(owner, method, part, [load(file) for _, file in files if file], inputs) if files else None
+
+    with replaced_methods(modules, by_files):
+        if not replaced:
+            parts = listed([part_name(name, "forward") for name in modules])
+            raise ModelNotFound(f"no part of the program in {folder}; its parts would be folders such as {parts}")
         yield tuple(replaced)
 
 
@@ -88,24 +88,32 @@ def file_of_part(folder: Path, dtype: str | None) -> Path | None:
     return next(iter([*(file for file in files if dtype_of_stem(file.stem) == dtype), *files]), None)
 
 
-def argument_names(spec: ExportSpec, config: Mapping[str, Any]) -> dict[str, str]:
-    """From the place of each tensor in the arguments, with dots, to the name of its input in ONNX."""
-    inputs = resolved(spec, config).inputs
-    return {".".join(map(str, input_.forward_path)): input_.name for input_ in inputs}
+def _by_sessions(
+    owner: Any, method: str, part: str, files: Sequence[Loaded], names: Mapping[str, str]
+) -> Callable[..., Any]:
+    """A method that the first file computes which takes the arguments; its result has the form of the original's.
 
-
-def _by_session(owner: Any, method: str, part: str, loaded: Loaded, names: Mapping[str, str]) -> Callable[..., Any]:
-    """A method that a file computes; its result has the form of the original's. `names`: those of `argument_names`."""
+    `names`: those of `argument_names`.
+    """
     original = getattr(owner, method)
     signature, taker = inspect.signature(original), module(original)
 
     @wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
+        form, caches = _without_values(owner, original, arguments, named)
+        for after, cache in caches:
+            begin(cache, after)
         tensors, read = sample_arguments(taker, given_arguments(signature, arguments, named))
         others = {each.name: each.value for each in read.constants if each.name not in COMMON_ARGUMENTS}
-        values = {each.name: each.tensor for each in tensors} | others
-        outputs = loaded(**_inputs(values, names, loaded, part))
-        return _with_leaves(_without_values(owner, original, arguments, named), outputs, part)
+        values, refusals = {each.name: each.tensor for each in tensors} | others, list[InvalidSpec]()
+        for loaded in files:
+            try:
+                outputs = loaded(**_inputs(values, names, loaded, part))
+            except InvalidSpec as error:
+                refusals.append(error)
+            else:
+                return _with_leaves(form, caches, outputs, part)
+        raise refusals[0]
 
     return call
 
@@ -131,35 +139,40 @@ def _inputs(arguments: Mapping[str, Any], names: Mapping[str, str], loaded: Load
     return {name: array(port) for name, port in ports.items()}
 
 
-def _without_values(owner: Any, original: Callable[..., Any], arguments: Any, named: Any) -> Any:
-    """The result of a call without values, of which a module keeps nothing; of the call if a size depends on values."""
+def _without_values(owner: Any, original: Callable[..., Any], arguments: Any, named: Any) -> tuple[Any, Copies]:
+    """The result of a call without values, of which a module keeps nothing; of the call if a size depends on values.
+
+    And copies of the caches among the arguments, as they are after it.
+    """
     import torch
 
-    pytree = torch_name("pytree")
     try:
         with torch.no_grad(), unchanged_eval(owner), shapes_alone() as mode:
-
-            def fake(leaf: Any) -> Any:
-                return mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
-
-            return original(*pytree.tree_map(fake, arguments), **pytree.tree_map(fake, named))
+            (by_order, by_name), caches = with_copies((arguments, named), mode.from_tensor)
+            return original(*by_order, **by_name), caches
     except Exception as error:  # noqa: BLE001 - whatever torch says of sizes that it does not know
         raise_no_memory(error)
-        return original(*arguments, **named)
+        (by_order, by_name), caches = with_copies((arguments, named), lambda tensor: tensor)
+        return original(*by_order, **by_name), caches
 
 
-def _with_leaves(result: Any, outputs: Mapping[str, Any], name: str) -> Any:
-    """A result with the outputs of a file in place of its tensors, in their order."""
+def _with_leaves(result: Any, caches: Copies, outputs: Mapping[str, Any], name: str) -> Any:
+    """A result with the outputs of a file in place of its tensors, in their order. Caches of the program get theirs."""
     import torch
 
-    pytree = torch_name("pytree")
+    pytree, of_program = torch_name("pytree"), {id(after): cache for after, cache in caches}
     leaves, form = pytree.tree_flatten(result)
-    places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     arrays = [torch.from_numpy(array) for array in outputs.values()]
+    places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) or id(leaf) in of_program]
     if len(leaves) == len(arrays) == 1 and not places:  # a distribution, which is made of one tensor
         return pytree.tree_unflatten([type(leaves[0])(*arrays)], form)
-    if len(places) != len(arrays):
-        raise InvalidSpec(f"a call of {name} gives {len(places)} tensors, and its file has {listed(outputs)}")
-    for at, array in zip(places, arrays, strict=True):
-        leaves[at] = array.to(leaves[at].dtype)
+    count = len(all_tensors([leaves[at] for at in places], caches=True))
+    if count != len(arrays):
+        raise InvalidSpec(f"a call of {name} gives {count} tensors, and its file has {listed(outputs)}")
+    remaining = iter(arrays)
+    for at in places:
+        leaf, _ = with_copies(leaves[at], lambda tensor: next(remaining).to(tensor.dtype))
+        if (cache := of_program.get(id(leaves[at]))) is not None:
+            cache.layers, leaf = leaf.layers, cache
+        leaves[at] = leaf
     return pytree.tree_unflatten(leaves, form)

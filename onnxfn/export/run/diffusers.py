@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,7 +56,7 @@ def export_pipeline(
 
     Args:
         pipeline: A `diffusers.DiffusionPipeline`, an object with the same `components` and `config`, or any other
-            program: a dict of modules by their names, a module with children.
+            program: a dict of modules by their names, a module with children, a model that generates.
         path: The folder that gets a folder for each part.
         run: A function without arguments that runs the program, or several: what has another size in another run moves
             in the graphs. Components without a row are exported as it calls them. Without one, a pipeline of diffusers
@@ -158,7 +159,8 @@ def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
 def _earlier_parts(folder: Path) -> set[str]:
     """The parts of the program that was exported to a folder: those of the components that its index lists."""
     names = {f"{name}{suffix}" for name in names_in(folder / INDEX_FILE) for suffix in PART_NAMES.values()}
-    return {name for name in names if name_fault(name, folder) is None and (folder / name).is_dir()}
+    every = (each.name for each in folder.glob("*") if each.is_dir() and name_fault(each.name, folder) is None)
+    return {name for name in every if re.sub(r"_\d+$", "", name) in names}
 
 
 def _moved(exported: Exported, old: Path, new: Path) -> Exported:

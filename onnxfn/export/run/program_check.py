@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.export.derive.watched import components, methods_of, part_name, replaced_method
+from onnxfn.check.verdict.verdict import no_casts_below
+from onnxfn.export.derive.trees import made_of, with_copies
+from onnxfn.export.derive.watched import components, replaced_methods
 from onnxfn.export.run.assembled import assembled, file_of_part
+from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_of_stem
 
@@ -42,7 +45,7 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
     """Compares what a program makes on its files with that in PyTorch; `errors`: the relative error of each part.
 
     That is its result, and what its parts get in their first calls, such as the latents of each step. What is allowed
-    follows from the parts: the program runs in PyTorch once more, and each part is off by its error at random. A part
+    follows from the parts: the program runs in PyTorch once more, each part in float64 and off by its error. A part
     without a file in float32 is proven by its floors: then the difference is only stated. Returns a remark on what is
     not proven; an empty text if all agrees.
 
@@ -54,9 +57,13 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
         return f"{RESULT} on its files was not compared: it has no tensors, arrays or pictures"
     if any(_distance(array, again.get(name)) for name, array in expected.items()):
         return f"{RESULT} on its files was not compared: it differs from run to run in PyTorch"
+
+    def disturbing(part: str, owner: Any, method: str) -> Callable[..., Any] | None:
+        return _off_by(max(errors[part], LEAST_ERROR), owner, method) if part in errors else None
+
     with assembled(program, folder):
         on_files = _numbers(program, run, errors)
-    with _replaced(program, {name: partial(_off_by, max(error, LEAST_ERROR)) for name, error in errors.items()}):
+    with replaced_methods(components(program), disturbing):
         disturbed = _numbers(program, run, errors)
     remark, files = "", [file_of_part(folder / part, None) for part in errors]
     has_floors = any(dtype_of_stem(file.stem) != "float32" for file in files if file is not None)
@@ -77,13 +84,15 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
     return remark
 
 
-def _numbers(program: Any, run: Callable[[], Any], parts: Iterable[str]) -> dict[str, Array]:
+def _numbers(program: Any, run: Callable[[], Any], parts: Collection[str]) -> dict[str, Array]:
     """What the parts of a program get in their first calls, and the arrays of its result. Random numbers are equal."""
     import torch
 
     noted, calls, running = dict[str, Array](), Counter[str](), list[str]()
 
-    def noting(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(part: str, owner: Any, method: str) -> Callable[..., Any] | None:
+        original = getattr(owner, method)
+
         @wraps(original)
         def call(*arguments: Any, **named: Any) -> Any:
             calls[part] += not running
@@ -95,10 +104,10 @@ def _numbers(program: Any, run: Callable[[], Any], parts: Iterable[str]) -> dict
             finally:
                 running.pop()
 
-        return call
+        return call if part in parts else None
 
     torch.manual_seed(0)
-    with torch.no_grad(), _replaced(program, {part: partial(noting, part) for part in parts}):
+    with torch.no_grad(), replaced_methods(components(program), noting):
         result = run()
     return noted | _arrays(RESULT, result)
 
@@ -124,31 +133,36 @@ def _distance(array: Array, other: Array | None) -> float:
     return float(differences.max(initial=0) if array.dtype.kind in "fc" else np.sqrt(np.mean(differences**2)))
 
 
-@contextmanager
-def _replaced(program: Any, replacements: Mapping[str, Callable[[Any], Callable[..., Any]]]) -> Iterator[None]:
-    """Within it, the method of each part is what the replacement of the part makes of it."""
-    with ExitStack() as undo:
-        for name, owner in components(program).items():
-            for method in methods_of(owner):
-                if (replacement := replacements.get(part_name(name, method))) is not None:
-                    undo.enter_context(replaced_method(owner, method, replacement(getattr(owner, method))))
-        yield
+def _off_by(error: float, owner: Any, method: str) -> Callable[..., Any]:
+    """A method whose results are off: by PyTorch's own rounding, and at random by this share of their largest number.
 
-
-def _off_by(error: float, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A method whose results are off at random, by this share of their largest number at most."""
+    A module amplifies rounding where it gets a picture of one color, which no check of the part has seen.
+    """
     import torch
 
-    generator = torch.Generator().manual_seed(0)
+    original, wide = getattr(owner, method), getattr(in_dtype_if_small(owner, "float64"), method)
+    generator, is_float = torch.Generator().manual_seed(0), torch.is_floating_point
 
     def off(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
+        if not isinstance(leaf, torch.Tensor):
+            parts = made_of(leaf) or {}  # a distribution is made of one
+            has_tensors = any(isinstance(each, torch.Tensor) for each in parts.values())
+            return type(leaf)(**{name: off(each) for name, each in parts.items()}) if has_tensors else leaf
+        if not is_float(leaf) or not leaf.numel():
             return leaf
-        noise = 2 * torch.rand(leaf.shape, generator=generator).to(leaf) - 1
-        return leaf + noise * error * leaf.abs().max() if leaf.numel() else leaf
+        narrow = leaf.float() if leaf.dtype == torch.float64 else leaf
+        noise = 2 * torch.rand(leaf.shape, generator=generator).to(narrow) - 1
+        return narrow + noise * error * narrow.abs().max()
 
     @wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
-        return torch_name("pytree").tree_map(off, original(*arguments, **named))
+        (order, names), caches = with_copies((arguments, named), lambda each: each.double() if is_float(each) else each)
+        try:
+            with no_casts_below(torch.float64):
+                result = None if caches else wide(*order, **names)  # the program reads what is added to a cache
+        except Exception as problem:  # noqa: BLE001 - a module may take one dtype alone
+            raise_no_memory(problem)
+            result = None
+        return torch_name("pytree").tree_map(off, original(*arguments, **named) if result is None else result)
 
     return call

@@ -13,9 +13,8 @@ from attrs import frozen
 from onnxfn.export.derive.default_runs import default_runs
 from onnxfn.export.derive.watched import Watched, components, watched
 from onnxfn.export.find.lookup import derived, spec_for
-from onnxfn.export.find.other_libraries import COMPONENT_ROWS
+from onnxfn.export.find.other_libraries import COMPONENT_ROWS, argument_names
 from onnxfn.export.report.report_file import with_remark
-from onnxfn.export.run.assembled import argument_names
 from onnxfn.export.run.export import export
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -70,6 +69,7 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     # What a pipeline adds to the configurations of its parts, under Optimum's names. Stable Diffusion XL and 3 read
     # hidden states before the last of their text encoders.
     config = getattr(pipeline, "config", {})
+    config = config if isinstance(config, Mapping) else {}
     facts: dict[str, Any] = {"requires_aesthetics_score": bool(config.get("requires_aesthetics_score"))}
     for model in models.values():
         if _class(model) == "CLIPTextModelWithProjection":

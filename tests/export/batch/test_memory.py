@@ -7,14 +7,12 @@ import huggingface_hub
 import pytest
 from attrs import evolve
 from fine_tunes import save_berts, save_llamas
-from huggingface_hub.utils import SafetensorsFileMetadata, SafetensorsRepoMetadata, TensorInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onnxfn import BuildOptions, ExportRequest, batch_preview, export_many
 from onnxfn.export.batch.many import Task, next_task
 from onnxfn.export.batch.memory import StoredWeights, memory_need, stored_weights
-from onnxfn.weights.checkpoint_links import read_header
 
 GB = 10**9
 EIGHT_BILLION = StoredWeights(16_060_522_496, 8_030_261_248, 128256 * 4096)
@@ -53,17 +51,10 @@ def test_a_name_on_the_hub_needs_what_its_folder_needs(checkpoints, tmp_path, mo
         return batch_preview([ExportRequest(name, "out")]).jobs[0].memory_bytes
 
     assert need("someone/bert") == need(checkpoints[0]) == need(cached)
-    header, _ = read_header(cached / "model.safetensors")
-    (cached / "model.safetensors").unlink()
-    assert need("someone/bert") == 0  # unknown: the hub cannot be asked
-    tensors = {name: TensorInfo(**tensor) for name, tensor in header.items() if name != "__metadata__"}
-    told = SafetensorsRepoMetadata(None, False, {}, {"model.safetensors": SafetensorsFileMetadata({}, tensors)})
-    monkeypatch.setattr(huggingface_hub, "get_safetensors_metadata", lambda *_, **__: told)
-    assert need("someone/bert") == need(checkpoints[0])
-    (cached / "model.safetensors").write_bytes((checkpoints[0] / "model.safetensors").read_bytes())
     (cached / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-00002-of-00002.safetensors"}}')
-    monkeypatch.setattr(huggingface_hub, "get_safetensors_metadata", None)
     assert need("someone/bert") == 0  # one of the files is missing
+    (cached / "model.safetensors").unlink()
+    assert need("someone/bert") == 0  # all are
 
 
 def test_a_job_whose_need_is_not_known_runs_alone():

@@ -1,0 +1,90 @@
+"""Programs that generate: modules with a cache, and calls with other tensors than before."""
+
+import numpy as np
+import pytest
+import shrunk
+import torch
+from sizes import PARTS
+from torch import nn
+from transformers import DynamicCache
+
+import onnxfn
+from onnxfn.programs import assembled, export_pipeline, watched
+
+MODELS = {
+    "llava": ("LlavaForConditionalGeneration", "language_model", 64),
+    "git": ("GitForCausalLM", "git_2", 0),
+}
+"""Model type -> its class, the part that reads the cache, and how many tokens of a text stand for an image."""
+
+
+def generates(model, texts, length, placeholders):
+    """A run that writes five tokens after texts of one image each."""
+    torch.manual_seed(texts)
+    ids = torch.randint(5, 30, (texts, length))
+    if placeholders:
+        places = torch.full((texts, placeholders), model.config.image_token_id)
+        ids = torch.cat([ids[:, :2], places, ids[:, 2:]], 1)
+    images = torch.randn(texts, 3, 64, 64)
+    return lambda: model.generate(ids, pixel_values=images, max_new_tokens=5, min_new_tokens=5, do_sample=False)
+
+
+@pytest.mark.parametrize("model_type", MODELS)
+def test_a_model_generates_on_the_parts_that_it_was_seen_to_call(model_type, tmp_path):
+    class_name, decoder, placeholders = MODELS[model_type]
+    model = shrunk.model(model_type, class_name, **PARTS.get(model_type, {})).eval()
+    runs = [generates(model, *sizes, placeholders) for sizes in ((1, 6), (2, 9))]
+    past = watched(model, *runs)[decoder].axes["cache.layers.0.keys"]
+    assert past == f"batch_size {2 if placeholders else 4} past_sequence_length 8"
+    parts = export_pipeline(model, tmp_path / "out", run=runs)
+    assert all(part.report.passed for part in parts.values())
+    other = generates(model, 3, 7, placeholders)
+    expected = other()
+    with assembled(model, tmp_path / "out") as replaced:
+        assert torch.equal(other(), expected)
+    assert replaced == tuple(parts)
+
+
+def test_a_sample_may_have_a_cache_and_the_file_takes_one_of_no_tokens():
+    model = shrunk.model("llama", "LlamaModel").eval()
+    cache = DynamicCache()
+    with torch.no_grad():
+        model(torch.ones(2, 7, dtype=torch.long), cache=cache)
+    past = {f"cache.layers.{layer}.{name}": "batch_size 2 past 8" for layer in (0, 1) for name in ("keys", "values")}
+    sample = {"input_ids": torch.ones(2, 3, dtype=torch.long), "cache": cache}
+    spec = onnxfn.derived(model, sample=sample, axes={"input_ids": "batch_size length", **past})
+    outputs = ["last_hidden_state", *(f"output_{name}" for name in past)]
+    assert [output.name for output in spec.outputs] == outputs
+    exported, ids = onnxfn.export(spec, model, None), torch.arange(10).reshape(2, 5)
+    found = exported(input_ids=ids, **dict.fromkeys(past, np.zeros((2, 2, 0, 8), np.float32)))
+    with torch.no_grad():
+        expected = model(ids).last_hidden_state
+    torch.testing.assert_close(torch.from_numpy(found["last_hidden_state"]), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_cache_that_forgets_tokens_is_refused_by_name():
+    model = shrunk.model("gemma2", "Gemma2Model").eval()
+    sample = {"input_ids": torch.ones(1, 3, dtype=torch.long), "cache": DynamicCache(config=model.config)}
+    with pytest.raises(onnxfn.InvalidSpec, match="'cache' in the sample for Gemma2Model is DynamicCache"):
+        onnxfn.derived(model, sample=sample)
+
+
+class Shifted(nn.Module):
+    """Sums of tensors, the second of which may be missing."""
+
+    def forward(self, first, second=None):
+        return first * 2 if second is None else (first - second, second)
+
+
+def test_calls_with_other_tensors_are_another_part(tmp_path):
+    modules = {"shifted": Shifted()}
+
+    def run(rows):
+        first = modules["shifted"](torch.arange(2.0 * rows).reshape(rows, 2))
+        return modules["shifted"](first, torch.ones(1, 2))[0]
+
+    parts = export_pipeline(modules, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
+    assert [tuple(part.plan.parts[0].inputs) for part in parts.values()] == [("first",), ("first", "second")]
+    with assembled(modules, tmp_path / "out") as replaced:
+        assert torch.equal(run(5), torch.arange(10.0).reshape(5, 2) * 2 - 1)
+    assert replaced == tuple(parts) == ("shifted", "shifted_2")
