@@ -352,3 +352,52 @@ def test_the_distance_of_complex_numbers_counts_both_their_parts():
     """A part may get rotations."""
     rotated = np.array([1 + 2j, 3 - 1j], np.complex64)
     assert _distance(rotated, rotated + np.complex64(1e-3j)) == pytest.approx(1e-3, rel=1e-2)
+
+
+class Marker(nn.Module):
+    """Marks pictures, which are arrays of numpy."""
+
+    def mark(self, pictures):
+        return pictures + 1
+
+
+def test_a_part_may_take_and_give_arrays_of_numpy(tmp_path):
+    program = {"marker": Marker()}
+
+    def run(rows):
+        return program["marker"].mark(np.zeros((rows, 4, 4, 3), np.uint8))
+
+    export_pipeline(program, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
+    with assembled(program, tmp_path / "out") as parts:
+        marked = run(5)
+    assert parts == ("marker_mark",)
+    assert type(marked) is np.ndarray
+    assert np.array_equal(marked, run(5))
+    assert marked.dtype == run(5).dtype
+
+
+class OneColor(nn.Module):
+    """Amplifies rounding where all numbers are alike, as a norm over a picture of one color does."""
+
+    def forward(self, x):
+        mean = x.mean((1, 2), keepdim=True)
+        return (x - mean) / ((x - mean) ** 2).mean((1, 2), keepdim=True).add(1e-16).sqrt()
+
+
+def test_the_rounding_of_pytorch_itself_is_allowed_and_a_wrong_weight_is_not(tmp_path):
+    program = {"scale": nn.Linear(8, 8), "norm": OneColor()}
+    torch.manual_seed(0)
+    rough = [torch.randn(2, rows, 8) for rows in (6, 9)]
+
+    def run(pictures):
+        with torch.no_grad():
+            return program["scale"](program["norm"](pictures))
+
+    alike = torch.full((2, 9, 8), 0.1)
+    export_pipeline(program, tmp_path / "out", run=[lambda: run(rough[0]), lambda: run(rough[1])], check="whole")
+    remark = check_program(program, tmp_path / "out", lambda: run(alike), {"scale": 1e-7, "norm": 1e-7})
+    assert "proves little" in remark
+    with torch.no_grad():
+        program["scale"].bias += 0.01
+    with pytest.raises(onnxfn.CheckFailed, match="each part agrees alone"):
+        check_program(program, tmp_path / "out", lambda: run(rough[1]), {"scale": 1e-7, "norm": 1e-7})

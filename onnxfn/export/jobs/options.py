@@ -18,11 +18,7 @@ DTYPES: Mapping[str, str] = MappingProxyType({"fp32": "float32", "fp16": "float1
 
 
 def texts(flag: str, values: Any) -> tuple[str, ...]:
-    """One text or several as a tuple; InvalidSpec for anything else.
-
-    >>> texts("--output", "hidden_states"), texts("--output", ["a", "b"])
-    (('hidden_states',), ('a', 'b'))
-    """
+    """One text or several as a tuple; InvalidSpec for anything else."""
     words = (values,) if isinstance(values, str) else tuple(values)
     if not all(isinstance(value, str) for value in words):
         raise InvalidSpec(f"{flag} is {shortened(values)}; write a text, or a list of texts")
@@ -367,11 +363,7 @@ def stated(values: Values) -> dict[str, Any]:
 
 
 def value_of(name: str, written: Any) -> Any:
-    """The value of an option. InvalidSpec if what was written is of another type.
-
-    >>> value_of("shape", ["batch_size=1"]), value_of("dtype", "fp16")
-    ((('batch_size', 1),), ('float16',))
-    """
+    """The value of an option. InvalidSpec if what was written is of another type."""
     option = OPTIONS[name]
     kinds = (int, float) if option.kind is float else (option.kind,)
     if option.sets == SPEC and option.kind is not list and type(written) not in kinds:

@@ -162,17 +162,20 @@ def _with_leaves(result: Any, caches: Copies, outputs: Mapping[str, Any], name: 
 
     pytree, of_program = torch_name("pytree"), {id(after): cache for after, cache in caches}
     leaves, form = pytree.tree_flatten(result)
-    arrays = [torch.from_numpy(array) for array in outputs.values()]
-    places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) or id(leaf) in of_program]
-    if len(leaves) == len(arrays) == 1 and not places:  # a distribution, which is made of one tensor
-        return pytree.tree_unflatten([type(leaves[0])(*arrays)], form)
+    places = [at for at, leaf in enumerate(leaves) if hasattr(leaf, "shape") or id(leaf) in of_program]
+    if len(leaves) == len(outputs) == 1 and not places:  # a distribution, which is made of one tensor
+        return pytree.tree_unflatten([type(leaves[0])(*map(torch.from_numpy, outputs.values()))], form)
     count = len(all_tensors([leaves[at] for at in places], caches=True))
-    if count != len(arrays):
+    if count != len(outputs):
         raise InvalidSpec(f"a call of {name} gives {count} tensors, and its file has {listed(outputs)}")
-    remaining = iter(arrays)
+    remaining = iter(outputs.values())
+
+    def computed(leaf: Any) -> Any:
+        array = next(remaining)
+        return array.astype(leaf.dtype) if isinstance(leaf, np.ndarray) else torch.from_numpy(array).to(leaf.dtype)
+
     for at in places:
-        leaf, _ = with_copies(leaves[at], lambda tensor: next(remaining).to(tensor.dtype))
         if (cache := of_program.get(id(leaves[at]))) is not None:
-            cache.layers, leaf = leaf.layers, cache
-        leaves[at] = leaf
+            cache.layers = with_copies(leaves[at], computed)[0].layers
+        leaves[at] = computed(leaves[at]) if cache is None else cache
     return pytree.tree_unflatten(leaves, form)

@@ -134,29 +134,34 @@ def _distance(array: Array, other: Array | None) -> float:
 
 
 def _off_by(error: float, owner: Any, method: str) -> Callable[..., Any]:
-    """A method whose results are off: by PyTorch's own rounding, and at random by this share of their largest number.
+    """A method whose results are off at random by this share of their largest number, and by what rounding makes.
 
-    A module amplifies rounding where it gets a picture of one color, which no check of the part has seen.
+    A module amplifies rounding where it gets a picture of one color, which no check of the part has seen. So it runs in
+    float64, on what it gets and a little beside it.
     """
     import torch
 
     original, wide = getattr(owner, method), getattr(in_dtype_if_small(owner, "float64"), method)
-    generator, is_float = torch.Generator().manual_seed(0), torch.is_floating_point
+    generator = torch.Generator().manual_seed(0)
+
+    def moved(tensor: Any, share: float) -> Any:
+        if not tensor.is_floating_point() or not tensor.numel():
+            return tensor
+        return tensor + (2 * torch.rand(tensor.shape, generator=generator).to(tensor) - 1) * share * tensor.abs().max()
 
     def off(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            parts = made_of(leaf) or {}  # a distribution is made of one
-            has_tensors = any(isinstance(each, torch.Tensor) for each in parts.values())
-            return type(leaf)(**{name: off(each) for name, each in parts.items()}) if has_tensors else leaf
-        if not is_float(leaf) or not leaf.numel():
-            return leaf
-        narrow = leaf.float() if leaf.dtype == torch.float64 else leaf
-        noise = 2 * torch.rand(leaf.shape, generator=generator).to(narrow) - 1
-        return narrow + noise * error * narrow.abs().max()
+        if isinstance(leaf, torch.Tensor):
+            return moved(leaf.float() if leaf.dtype == torch.float64 else leaf, error)
+        parts = made_of(leaf) or {}  # a distribution is made of a tensor
+        has_tensors = any(isinstance(each, torch.Tensor) for each in parts.values())
+        return type(leaf)(**{name: off(each) for name, each in parts.items()}) if has_tensors else leaf
+
+    def rounded(tensor: Any) -> Any:
+        return moved(tensor.double() if tensor.is_floating_point() else tensor, LEAST_ERROR)
 
     @wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
-        (order, names), caches = with_copies((arguments, named), lambda each: each.double() if is_float(each) else each)
+        (order, names), caches = with_copies((arguments, named), rounded)
         try:
             with no_casts_below(torch.float64):
                 result = None if caches else wide(*order, **names)  # the program reads what is added to a cache
