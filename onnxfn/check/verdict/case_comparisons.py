@@ -96,7 +96,9 @@ def case_comparisons(
     """
     comparisons = _of_same_values(checked, reference, outputs, earlier)
     undecided = {each.output: each.own_error or 0.0 for each in comparisons if each.within_own_error}
-    return (undecided and _for_other_values(checked, reference, undecided)) or comparisons
+    if undecided:
+        return _for_other_values(checked, reference, undecided) or comparisons
+    return comparisons
 
 
 def _of_same_values(

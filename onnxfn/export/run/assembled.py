@@ -91,10 +91,7 @@ def file_of_part(folder: Path, dtype: str | None) -> Path | None:
 def _by_sessions(
     owner: Any, method: str, part: str, files: Sequence[Loaded], names: Mapping[str, str]
 ) -> Callable[..., Any]:
-    """A method that the first file computes which takes the arguments; its result has the form of the original's.
-
-    `names`: those of `argument_names`.
-    """
+    """The method on the first file that takes the arguments, in the form of its result; `names`: `argument_names`."""
     original = getattr(owner, method)
     signature, taker = inspect.signature(original), module(original)
 
@@ -166,6 +163,8 @@ def _with_leaves(result: Any, caches: Copies, outputs: Mapping[str, Any], name: 
     if len(leaves) == len(outputs) == 1 and not places:  # a distribution, which is made of one tensor
         return pytree.tree_unflatten([type(leaves[0])(*map(torch.from_numpy, outputs.values()))], form)
     count = len(all_tensors([leaves[at] for at in places], caches=True))
+    if not {*of_program} <= {*map(id, leaves)}:
+        raise InvalidSpec(f"a call of {name} adds to a cache and does not give it back, so its file cannot; return it")
     if count != len(outputs):
         raise InvalidSpec(f"a call of {name} gives {count} tensors, and its file has {listed(outputs)}")
     remaining = iter(outputs.values())

@@ -106,8 +106,8 @@ def within(sizes: Sizes, conditions: Sequence[Condition]) -> Sizes:
 def harmful(conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Sequence[Sizes]) -> tuple[Condition, ...]:
     """The limits that leave out the sizes that failed; none if no limits explain them.
 
-    These are conditions on axes, true in the trace, untrue where it failed, and never untrue where it passed if others
-    are. If all conditions are true where it failed, the limit is the end of one axis, above all sizes that failed.
+    A limit is a condition on axes that is true in the trace and untrue where the file failed. One that is true wherever
+    the file passed comes first. If no condition is untrue there, the limit is the end of an axis, above these sizes.
 
     >>> harmful([Condition("n <= 10"), Condition("n > 1")], [{"n": 11}], [{"n": 1}])
     (Condition(text='n <= 10'),)
