@@ -53,3 +53,12 @@ def test_a_mean_over_indices_is_the_mean(include_self, dtype, tmp_path):
         return numbers.scatter_reduce(1, index, numbers, "mean", include_self=include_self).float()
 
     assert agrees(tmp_path, means, "batch_size length 4")
+
+
+def test_a_complex_tensor_is_padded_filled_and_named_again(tmp_path):
+    def padded(x):
+        rotated = torch.ops.aten.alias(torch.complex(x, 2 * x))
+        sums = torch.ops.aten.constant_pad_nd(rotated, [1, 2]) + rotated.new_full((7,), 2 - 1j)
+        return torch.view_as_real(sums).flatten(-2)
+
+    assert agrees(tmp_path, padded, "batch_size length 4")

@@ -58,12 +58,7 @@ def product(sizes: Iterable[Any]) -> Factors:
 
 
 def formula_of(factors: Factors) -> Any:
-    """The formula of a product.
-
-    >>> import sympy
-    >>> formula_of(Factors(2, {sympy.Symbol("x"): 3}))
-    2*x**3
-    """
+    """The formula of a product."""
     import sympy
 
     return prod((base**power for base, power in factors.powers.items()), start=sympy.Integer(factors.number))

@@ -152,7 +152,7 @@ def _pdist(rows: Any, p: float = 2.0) -> Any:
 
 
 MOVING = (
-    *("contiguous.default", "copy.default", "flatten.using_ints", "index_select.default"),
+    *("alias.default", "contiguous.default", "copy.default", "flatten.using_ints", "index_select.default"),
     *("repeat_interleave.self_int", "select.int", "select_scatter.default", "slice_scatter.default", "split.Tensor"),
     *("split_with_sizes.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unbind.int", "unflatten.int"),
     "unsqueeze.default",
@@ -182,6 +182,10 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
         aten.expand.default: lambda tensor, size, **_: core.aten_expand(tensor, [*size, 2]),
         aten.reshape.default: lambda tensor, shape: core.aten_reshape(tensor, [*shape, 2]),
         aten.repeat.default: lambda tensor, repeats: core.aten_repeat(tensor, [*repeats, 1]),
+        aten.new_full.default: lambda tensor, size, value, **_: core.aten_expand(
+            op.CastLike(op.Constant(value_floats=[value.real, value.imag]), tensor), [*size, 2]
+        ),
+        aten.constant_pad_nd.default: _padded,
     }
 
 
@@ -232,6 +236,13 @@ def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim
     spectrum = op.Concat(spectrum, mirrored, axis=axis)
     signal = fft.aten__fft_c2c(spectrum, dim, normalization, False)
     return op.Squeeze(op.Slice(signal, integers(0), integers(1), integers(-1)), integers(-1))
+
+
+def _padded(tensor: Any, pad: Sequence[Any], value: complex = 0) -> Any:
+    """A complex tensor with zeros at the ends of its last axes."""
+    if value:
+        raise NotImplementedError(f"a complex tensor is padded with zeros alone, not with {value}")
+    return core.aten_constant_pad_nd(tensor, [0, 0, *pad])
 
 
 def _product(left: Any, right: Any) -> Any:
