@@ -16,6 +16,7 @@ import inspect
 import json
 import os
 import pkgutil
+import re
 import signal
 import sys
 import tempfile
@@ -159,7 +160,9 @@ def measured(case: Any) -> dict[str, Any]:
 
 
 def problem(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    """An error in one line, without the folders of this machine."""
+    line = re.sub(r"/\w+/\S*/", "", " ".join(str(error).split()))
+    return f"{type(error).__name__}: {line[:300]}"
 
 
 def in_process(case: Any) -> dict[str, Any]:

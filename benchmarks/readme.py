@@ -84,6 +84,15 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         },
     ),
     (
+        "export_pipelines",
+        "Pipelines of diffusers with tiny modules: their parts, and the result on the files beside PyTorch's.",
+        {
+            **unchanged("model", "parts", "runs", "s", "difference"),
+            "problem": "instead",
+            "not run": "without",
+        },
+    ),
+    (
         "growth",
         "A tiny Llama with past, of many layers or wide, in a warm process.",
         unchanged("layers", "width", "graph s", "whole s", "transformers.exporters s", "whole / peer"),
