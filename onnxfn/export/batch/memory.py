@@ -46,8 +46,7 @@ class StoredWeights:
 def checkpoint_weights(name: str, source: Path, library: str = TRANSFORMERS) -> StoredWeights | None:
     """The weights of a checkpoint by its name and its folder or GGUF file. No weight is read.
 
-    None if a name on the hub lacks weights in the cache, which the export then downloads. LoadFailed or ModelNotFound
-    if a file cannot be read.
+    None if the cache lacks weights of a name on the hub. LoadFailed or ModelNotFound if a file cannot be read.
     """
     stored = stored_weights(source, library)
     listed = [source / file for index in source.glob(INDEX) for file in names_in(index)]

@@ -11,10 +11,12 @@ import inspect
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -105,9 +107,10 @@ def _parameter(option: Option) -> inspect.Parameter:
     )
 
 
-def answers() -> dict[str, str]:
+@cache  # it is asked for each option of a command
+def answers() -> Mapping[str, str]:
     """From each refused option of Optimum, without hyphens in front, to the replacement, or why there is none."""
-    return dict(json.loads(Path(__file__).with_name("optimum_options.json").read_text(encoding="utf-8")))
+    return MappingProxyType(json.loads(Path(__file__).with_name("optimum_options.json").read_text(encoding="utf-8")))
 
 
 def our_option(word: str) -> str:

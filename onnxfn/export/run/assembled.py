@@ -139,7 +139,7 @@ def _inputs(arguments: Mapping[str, Any], names: Mapping[str, str], loaded: Load
 def _without_values(owner: Any, original: Callable[..., Any], arguments: Any, named: Any) -> tuple[Any, Copies]:
     """The result of a call without values, of which a module keeps nothing; of the call if a size depends on values.
 
-    And copies of the caches among the arguments, as they are after it.
+    And copies of its caches, as they are afterwards.
     """
     import torch
 

@@ -27,7 +27,6 @@ LEAST_ERROR = 1e-6
 TIMES_DISTURBED = 30
 """How many times the difference that errors of the parts make in PyTorch is allowed: they are of one draw."""
 
-
 LEAST_STEPS = 0.003
 """The same for whole numbers, such as pictures: the root of the mean square of differences by rounding."""
 
