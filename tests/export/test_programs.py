@@ -257,6 +257,9 @@ def test_what_is_no_program_is_refused_by_name(tmp_path):
         watched(speech)
     with pytest.raises(onnxfn.ModelNotFound, match="no part of the program"), assembled(speech, tmp_path):
         pass
+    tiled = {"vae": type("AutoencoderKL", (), {"forward": None, "state_dict": None, "use_tiling": True})()}
+    with pytest.raises(onnxfn.InvalidSpec, match=r"vae \(AutoencoderKL\) works in tiles.*call vae.disable_tiling\(\)"):
+        export_pipeline(tiled, tmp_path / "out")
 
 
 class Table(nn.Module):

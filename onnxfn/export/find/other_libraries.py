@@ -24,10 +24,7 @@ COMPONENT_ROWS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
         "UNet2DConditionModel": (("", "diffusers.unet-2d-condition"),),
     }
 )
-"""Class of a pipeline's component -> for each part of it, the suffix of the part's name, and the row.
-
-Text encoders are classes of transformers, all others of diffusers.
-"""
+"""Class of a pipeline's component -> for each part of it, the suffix of the part's name, and the row."""
 
 
 def row_name(model: Any) -> str | None:

@@ -18,7 +18,7 @@ from onnxfn.export.report.report_file import with_remark
 from onnxfn.export.run.export import export
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import UnknownName, listed
+from onnxfn.specs.errors import InvalidSpec, UnknownName, listed
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.stored.reports import CheckFailed, Exported
 
@@ -55,7 +55,7 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
         The name, spec, model and configuration of each part.
 
     Raises:
-        InvalidSpec: `pipeline` has no components, or no spec can be derived for one.
+        InvalidSpec: `pipeline` has no components, no spec can be derived for one, or one works in tiles.
         UnknownName: No spec is known for the class of a component, and the program cannot be run without `runs`.
 
     >>> from types import SimpleNamespace
@@ -66,15 +66,18 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     """
     runs = needed_runs(pipeline, *runs)
     models = {name: model for name, model in components(pipeline).items() if runs or name not in LEFT_OUT}
+    for name, model in models.items():
+        if getattr(model, "use_tiling", False):
+            whole = f"a graph has whole pictures; call {name}.disable_tiling()"
+            raise InvalidSpec(f"{name} ({_class(model)}) works in tiles, as many as a picture needs; {whole}")
     # What a pipeline adds to the configurations of its parts, under Optimum's names. Stable Diffusion XL and 3 read
     # hidden states before the last of their text encoders.
     config = getattr(pipeline, "config", {})
     config = config if isinstance(config, Mapping) else {}
     facts: dict[str, Any] = {"requires_aesthetics_score": bool(config.get("requires_aesthetics_score"))}
-    for model in models.values():
-        if _class(model) == "CLIPTextModelWithProjection":
-            facts |= {"output_hidden_states": True, "text_encoder_projection_dim": model.config.projection_dim}
-            break
+    projecting = (each for each in models.values() if _class(each) == "CLIPTextModelWithProjection")
+    if encoder := next(projecting, None):
+        facts |= {"output_hidden_states": True, "text_encoder_projection_dim": encoder.config.projection_dim}
     of_rows = {
         f"{name}{suffix}": PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **facts})
         for name, model in models.items()
