@@ -193,6 +193,7 @@ def main() -> None:
     arguments.add_argument("--cache", type=Path, default=CACHE)
     arguments.add_argument("--json", type=Path, default=RESULTS / "export_real.json")
     options = arguments.parse_args()
+    options.cache.mkdir(parents=True, exist_ok=True)
     rows = saved_rows(options.json)
     with warm_processes() as workers:
         measures = {
