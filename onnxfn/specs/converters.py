@@ -44,6 +44,8 @@ def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
 
 def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
     """A validator: no two records of one field have the same name. Values without a name are of another type."""
+    if len(records) < 2:  # noqa: PLR2004 - two records that have one name
+        return
     names = [name for name in (getattr(record, "name", None) for record in records) if name is not None]
     if len({*names}) < len(names):
         duplicate = next(name for name in names if names.count(name) > 1)

@@ -13,12 +13,14 @@ config_values.py), or a getter, which a formula stands for: `either`, `quotient`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, fields, has
-from toolz import reduce
+from toolz import groupby
 
 from onnxfn.specs.algebra.spec import ExportSpec, Overlay
 from onnxfn.specs.axis_symbols import joined_axes
@@ -57,85 +59,92 @@ def compose(*specs: ExportSpec) -> ExportSpec:
                 f"compose joins specs, not the {type(spec).__name__} {name}; an edit is a function of a spec: write "
                 "toolz.pipe(spec, edit)"
             )
-    joined: ExportSpec = reduce(_joined, specs) if specs else EMPTY
-    return joined
+    _refuse_late_tasks(specs)
+    return group(*specs) if specs else EMPTY
 
 
-def _joined(left: ExportSpec, right: ExportSpec) -> ExportSpec:
-    """Two specs joined; InvalidSpec if the right one adds to a task, and the left one is for a task already."""
-    if left.task is not None and right.task is None:
-        known = {overlay.name: overlay for overlay in left.tasks}
-        late = next((overlay.name for overlay in right.tasks if overlay != known.get(overlay.name)), None)
-        if late is not None:
-            raise InvalidSpec(
-                f"{left.name or 'this spec'} is for {left.task} already, so what is composed onto its task {late!r} "
-                f"would have no effect; choose the task last: for_task(compose(...), {left.task!r})"
-            )
-    return group(left, right)  # type: ignore[no-any-return]
+def _refuse_late_tasks(specs: Sequence[ExportSpec]) -> None:
+    """InvalidSpec if a spec adds to a task, and one to its left is for a task already."""
+    task = None
+    for position, spec in enumerate(specs):
+        if task is not None and spec.task is None and spec.tasks:
+            left = group(*specs[:position])
+            known = {overlay.name: overlay for overlay in left.tasks}
+            late = next((overlay.name for overlay in spec.tasks if overlay != known.get(overlay.name)), None)
+            if late is not None:
+                raise InvalidSpec(
+                    f"{left.name or 'this spec'} is for {task} already, so what is composed onto its task {late!r} "
+                    f"would have no effect; choose the task last: for_task(compose(...), {task!r})"
+                )
+        task = spec.task or task
 
 
-def named(left: Collection[Any], right: Collection[Any]) -> Any:
+def named(*tables: Collection[Any]) -> Any:
     """Records joined by name: the order of first mention, the value of last mention."""
-    if not left or not right:  # most fields of most specs, and all of this happens when onnxfn is imported
-        return left or right
-    return tuple({record.name: record for record in (*left, *right)}.values())
+    return tuple({record.name: record for record in chain(*tables)}.values())
 
 
-def patches(left: Collection[Patch], right: Collection[Patch]) -> Any:
+def patches(*tables: Collection[Patch]) -> Any:
     """Patches joined by target; InvalidSpec if two have different functions for one: the model may need both."""
-    functions = {patch.name: patch.by for patch in left}
-    for patch in right:
-        if (other := functions.get(patch.name, patch.by)) != patch.by:
+    functions: dict[str, str] = {}
+    for patch in chain(*tables):
+        if (other := functions.setdefault(patch.name, patch.by)) != patch.by:
             raise InvalidSpec(
                 f"two patches of {patch.name}, by {other} and by {patch.by}; compose one of them, by a function that "
                 "does what both do"
             )
-    return named(left, right)
+    return named(*tables)
 
 
-def overlays(left: tuple[Overlay, ...], right: tuple[Overlay, ...]) -> tuple[Overlay, ...]:
+def overlays(*tables: Collection[Overlay]) -> tuple[Overlay, ...]:
     """Overlays joined by name; overlays of the same name are composed."""
-    if not left or not right:
-        return left or right
-    joined = {overlay.name: overlay for overlay in left}
-    for overlay in right:
-        known = joined.setdefault(overlay.name, overlay)
-        edits = (*known.edits, *(edit for edit in overlay.edits if edit not in known.edits))
-        joined[overlay.name] = evolve(known, spec=group(known.spec, overlay.spec), edits=edits)
-    return tuple(joined.values())
+    alike = groupby(attrgetter("name"), chain(*tables))
+    return tuple(each[0] if len(each) == 1 else _one_overlay(*each) for each in alike.values())
 
 
-def group(left: Any, right: Any) -> Any:
-    """Two records of the same type, joined field by field as their fields say; a default changes nothing."""
-    if left is right:
-        return left
+def _one_overlay(first: Overlay, *others: Overlay) -> Overlay:
+    edits = first.edits
+    for other in others:
+        edits = (*edits, *(edit for edit in other.edits if edit not in edits))
+    return evolve(first, spec=group(first.spec, *(other.spec for other in others)), edits=edits)
+
+
+def group(*records: Any) -> Any:
+    """Records of the same type, joined field by field as their fields say; a default changes nothing."""
+    first = records[0]
+    if all(record is first for record in records):
+        return first
     joined = {}
-    for part in fields(type(left)):
-        ours, theirs = getattr(left, part.name), getattr(right, part.name)
-        has_both = ours is not part.default and theirs is not part.default
-        joined[part.name] = _join(part)(ours, theirs) if has_both else theirs if ours is part.default else ours
-    return type(left)(**joined)
+    for part in fields(type(first)):
+        values = [value for record in records if (value := getattr(record, part.name)) is not part.default]
+        joined[part.name] = _join(part)(*values) if len(values) > 1 else next(iter(values), part.default)
+    return type(first)(**joined)
 
 
 JOINS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "overlays": overlays,
         "axes": joined_axes,
-        "limits": lambda left, right: tuple(dict.fromkeys((*left, *right))),
-        "rules": lambda left, right: unique_rules((*left, *right)),
+        "limits": lambda *tables: tuple(dict.fromkeys(chain(*tables))),
+        "rules": lambda *tables: unique_rules((*chain(*tables),)),
         "patches": patches,
     }
 )
 """The joins that fields name in their metadata."""
 
 
-def _join(attribute: Any) -> Callable[[Any, Any], Any]:
+def _join(attribute: Any) -> Callable[..., Any]:
     """The join of a field: the one it names, else that of named records, of a group of fields, or of a value."""
     if "join" in attribute.metadata:
         return JOINS[attribute.metadata["join"]]
     if isinstance(attribute.default, Named):
         return named
-    return group if has(type(attribute.default)) else lambda left, right: left if right is None else right
+    return group if has(type(attribute.default)) else _last
+
+
+def _last(*values: Any) -> Any:
+    """The last value that is not None, if any."""
+    return next((value for value in reversed(values) if value is not None), None)
 
 
 def reads(**sources: Source) -> ExportSpec:
