@@ -1,5 +1,6 @@
 """What all tests share: the marker of fast tests, the profiles of hypothesis, a cache folder of their own, sweeps."""
 
+import gc
 import os
 import sys
 from functools import cache
@@ -37,6 +38,8 @@ NEEDS_TORCH = (
 
 # As the command line does: threads of PyTorch that wait for work do not spin. PyTorch reads it when they start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# It collects garbage more seldom, too: nearly all objects of a trace are in use. This is 7 % of the time of tests.
+gc.set_threshold(100_000)
 
 # No deadline for an example: a busy machine is slow, and the laws hold all the same.
 settings.register_profile("laws", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -200,10 +200,7 @@ def test_variants_share_the_outputs_of_pytorch(wide_llama):
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [
-        ("kl=low", "--floor kl=low has no number"),
-        ("other=0.9", "no measure 'other' for --floor; known: agreement"),
-    ],
+    [("kl=low", "--floor kl=low has no number"), ("other=0.9", "no measure 'other' for --floor; known: agreement")],
 )
 def test_the_command_line_refuses_a_floor_that_it_does_not_know(value, words, tmp_path):
     result = invoke("export", tmp_path, tmp_path / "out", "--floor", value)

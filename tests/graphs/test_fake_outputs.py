@@ -98,11 +98,7 @@ class Model(torch.nn.Module):
 
     def forward(self, image, counts):
         strided = image[:, :, ::2, 1:]
-        return (
-            torch.nn.functional.hardtanh(strided),
-            *views(image, counts, strided),
-            *layers(self, image, strided),
-        )
+        return (torch.nn.functional.hardtanh(strided), *views(image, counts, strided), *layers(self, image, strided))
 
 
 DYNAMIC = torch.export.Dim.DYNAMIC
