@@ -237,8 +237,7 @@ def part(task):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "axis"),
-    [("last_hidden_state", (ROWS, LENGTH, 7), 1), ("present.0.key", (ROWS, 2, LENGTH, 8), 2)],
+    ("name", "shape", "axis"), [("last_hidden_state", (ROWS, LENGTH, 7), 1), ("present.0.key", (ROWS, 2, LENGTH, 8), 2)]
 )
 def test_padding_is_left_out_of_a_prompt_with_its_cache(name, shape, axis):
     planned = part(PROMPT)

@@ -33,8 +33,7 @@ MORE = (
 
 
 @pytest.mark.parametrize(
-    ("model_type", "task"),
-    swept.with_sweep([("florence2", SEES), ("qwen2_vl", SEES), ("voxtral", HEARS)], MORE),
+    ("model_type", "task"), swept.with_sweep([("florence2", SEES), ("qwen2_vl", SEES), ("voxtral", HEARS)], MORE)
 )
 def test_files_in_float16_write_the_tokens_of_pytorch(model_type, task, tmp_path):
     model = every_part.tiny_model(model_type, task)

@@ -416,3 +416,17 @@ def test_an_odd_module_is_refused_in_one_line_that_tells_what_to_do(name, tmp_pa
     with pytest.raises((InvalidSpec, CaptureFailed), match=f"^[^\n]*{message}[^\n]*$") as refusal:
         onnxfn.export(onnxfn.derived(model, sample=sample), model, tmp_path / "m.onnx")
     assert isinstance(refusal.value, OnnxfnError)
+
+
+class LeavesOutOnes(nn.Module):
+    """Leaves out a mask of ones, as transformers does, and computes something else without one."""
+
+    def forward(self, x, mask):
+        is_left_out = not torch.compiler.is_exporting() and mask.all()
+        return x.cumsum(1) if is_left_out else x * mask
+
+
+def test_a_mask_that_is_left_out_where_it_is_of_ones_is_checked_so():
+    sample = {"x": torch.arange(8.0).reshape(2, 4), "mask": torch.ones(2, 4, dtype=torch.bool)}
+    with pytest.raises(onnxfn.CheckFailed, match="away from PyTorch at masks of one value"):
+        onnxfn.export(onnxfn.derived(LeavesOutOnes(), sample=sample), LeavesOutOnes(), None)

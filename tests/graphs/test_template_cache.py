@@ -58,11 +58,7 @@ def test_a_fine_tuned_model_is_exported_without_a_trace(saved, tmp_path):
 # Models that once had no fingerprint: for hooks of torch or of transformers, or for a buffer in bfloat16.
 @pytest.mark.parametrize(
     ("model_type", "task"),
-    [
-        ("hubert", "audio-classification"),
-        ("vitpose", "keypoint-detection"),
-        ("recurrent_gemma", "text-generation"),
-    ],
+    [("hubert", "audio-classification"), ("vitpose", "keypoint-detection"), ("recurrent_gemma", "text-generation")],
 )
 def test_models_with_hooks_and_with_buffers_of_any_dtype_have_templates(model_type, task, tmp_path):
     spec = onnxfn.spec_for(model_type, task)

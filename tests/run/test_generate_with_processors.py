@@ -117,9 +117,7 @@ def test_patches_of_pictures_are_continued_as_by_pytorch(exports, count):
 )
 def test_tiles_and_wholes_of_pictures_are_continued_as_by_pytorch(exports, given, tiles):
     """The processor makes no tiles of several pictures if they are passed as those of one text."""
-    from transformers.models.llava_onevision.image_processing_pil_llava_onevision import (
-        LlavaOnevisionImageProcessorPil,
-    )
+    from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 
     _, model, folder = exports("llava_onevision")
     side, token = model.config.vision_config.image_size, model.config.image_token_id

@@ -180,10 +180,7 @@ REFUSED = [
     ({"input_ids": []}, "input_ids has the shape [0]; each prompt has at least one token"),
     ({"input_ids": [[1], [1, 2]]}, "input_ids has rows of different lengths; pad the shorter prompts on the left"),
     ({"input_ids": [["a text"]]}, "input_ids holds <U6, which are not numbers; pass the output of a tokenizer"),
-    (
-        {"input_ids": [[1, 2]], "attention_mask": [[1]]},
-        "attention_mask has the shape [1, 1], and input_ids [1, 2]",
-    ),
+    ({"input_ids": [[1, 2]], "attention_mask": [[1]]}, "attention_mask has the shape [1, 1], and input_ids [1, 2]"),
     (
         {"input_ids": [[1, 2]], "attention_mask": [[1, 7]]},
         "attention_mask holds other values than 0 for padding and 1 for tokens",

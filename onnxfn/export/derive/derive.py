@@ -233,12 +233,6 @@ def masked_by_eager(model: Any) -> ExportSpec:
 
     With sdpa, transformers leaves a causal mask out when no text has padding, and relies on the attention. So such a
     model is causal only if a text of the batch has padding, and no graph can be that. With eager it is always causal.
-
-    >>> from transformers import AutoConfig, AutoModel
-    >>> sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
-    >>> config = AutoConfig.for_model("aimv2", text_config=sizes, vision_config=sizes)
-    >>> masked_by_eager(AutoModel.from_config(config)).call.attention
-    'eager'
     """
     is_causal: dict[str, set[bool]] = {}
     for module in model.modules():

@@ -31,7 +31,8 @@ from onnxfn.export.derive.traced_axes import with_traced_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import submodule_of
-from onnxfn.specs.algebra.compose import compose, named
+from onnxfn.specs.algebra.compose import EMPTY, compose, named
+from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.algebra.spec import Call, ExportSpec, FloatDtype, Target
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
@@ -70,9 +71,8 @@ def derive_from_sample(
     names = [tensor.name for tensor in tensors]
     if isinstance(axes, str):
         if len(names) > 1:
-            raise InvalidSpec(
-                f"the sample has the tensors {listed(names)}; write a pattern for each: axes={{name: ...}}"
-            )
+            how = "write a pattern for each: axes={name: ...}"
+            raise InvalidSpec(f"the sample has the tensors {listed(names)}; {how}")
         axes = dict.fromkeys(names, axes)
     for name in (*ranges, *axes):
         refuse_unknown("tensor", name, names, of="the sample")
@@ -88,8 +88,21 @@ def derive_from_sample(
     base, generators, runs = accepted_sizes(copied, base, tensors, certain)
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
-    spec = compose(with_generators(base, generators), outputs_spec(runs.runs, names), provenance)
+    masks = _masks_of_one_value(generators, tensors)
+    spec = compose(with_generators(base, generators), outputs_spec(runs.runs, names), provenance, masks)
     return with_traced_axes(copied, spec, runs.runs[0])
+
+
+def _masks_of_one_value(generators: Mapping[str, Generator], tensors: Sequence[SampleTensor]) -> ExportSpec:
+    """A case whose masks have one value, as in the sample: a model may branch on that, and dummies have both values."""
+    masks = {}
+    for each in tensors:
+        generator = generators[each.name]
+        if generator.function == "two_values" and each.tensor.unique().numel() == 1:
+            first = dict(generator.arguments)["first"]
+            masks[each.name] = evolve(generator, arguments={"first": first, "second": first})
+    of_masks = case("masks of one value", with_generators(EMPTY, masks))
+    return compose(case("one"), case("several"), of_masks) if masks else EMPTY
 
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:

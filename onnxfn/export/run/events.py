@@ -62,14 +62,6 @@ def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, fl
 
     What `on_event` raises comes out of this context unchanged. Without a listener a stage yields `no_tick`: then
     nothing has to be called while torch computes. `limited` makes a listener that stops an export after some time.
-
-    >>> with stage_timer(lambda event: print(event.stage, event.status)) as (timed, seconds):
-    ...     with timed("plan", ""):
-    ...         pass
-    plan start
-    plan end
-    >>> list(seconds)
-    ['plan']
     """
     seconds: dict[str, float] = {}
     is_watched = on_event is not ignore
