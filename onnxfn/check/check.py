@@ -79,8 +79,7 @@ def check(
     checked = compared_file(model, part, file, exact, tick)
     in_torch = expected(checked.model, dtype=checked.dtype)
     judged, (of_weights, errors) = _judged_with_weights(checked, session_for, in_torch, model)
-    with_texts = not is_quantized(part.spec)
-    decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for) if with_texts else []
+    decoded = [] if is_quantized(part.spec) else decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
     measurements, of_shapes = variant_measurements(part, session_for(file), proof, partial(expected, model), errors)
     return Report(
         (*judged.differences, *differences(part, decoded)),
@@ -107,9 +106,8 @@ def _judged_with_weights(
             raise CheckFailed(f"the check of {file.name} was stopped")
 
     # PyTorch computes the first case while ONNX Runtime loads the file, and a case while it runs the case before.
-    # A thread in which torch ran keeps threads of OpenMP until it ends. If there are more of them than cores, they all
-    # sleep between two parallel loops instead of spinning: a model of many short loops takes up to nine times as long.
-    # See GOMP_SPINCOUNT in the manual of libgomp.
+    # A thread in which torch ran keeps threads of OpenMP until it ends. If these are more than the cores, all of them
+    # sleep between two parallel loops, see GOMP_SPINCOUNT: a model of many short loops takes up to nine times as long.
     with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
         weights = pool.submit(file_weights, model, part, file, tick_of_thread)
         session = pool.submit(checked_session, checked, session_for, tick_of_thread)
@@ -169,16 +167,19 @@ def adapter_report(
     return judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
 
 
-def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputArrays]]) -> Report:
+def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputArrays | None]]) -> Report:
     """The report on a file in all cases and on its declarations; a pair is a reference and ONNX Runtime's outputs.
 
     Its findings are wrong declarations of the file, and models that do not follow the plan. Not checked are small and
-    far sizes at which rounding decides the outputs; at the sizes of the spec, such outputs differ.
+    far sizes at which rounding decides the outputs, or memory is short. At sizes of the spec, such outputs differ.
     """
-    part, comparisons, cases, undecided = checked.part, list[Comparison](), list[str](), list[str]()
-    findings: tuple[str, ...] = ()
+    part, findings = checked.part, tuple[str, ...]()
+    comparisons, cases, undecided = list[Comparison](), list[str](), list[str]()
     for reference, outputs in pairs:
         checked.tick()
+        if outputs is None:
+            undecided.append(f"{checked.file.name}: {reference.case}, which needs more memory than there is")
+            continue
         findings += () if cases else interface_findings(part, checked.file, reference)
         findings += size_findings(part, reference) if not findings else ()
         compared = case_comparisons(checked, reference, outputs, comparisons)

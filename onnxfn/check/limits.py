@@ -21,7 +21,6 @@ from onnxfn.check.check import checked_session, compared_file
 from onnxfn.check.texts.decoded_texts import SessionOpener
 from onnxfn.check.verdict.case_comparisons import CheckedFile, case_comparisons
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, rounding_decides
-from onnxfn.run.sessions import silent_options
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.conditions import Condition, as_ranges
@@ -75,15 +74,15 @@ def found_limits(
 
 
 def _agrees(checked: CheckedFile, case: CheckCase, session: Any, compared: list[Comparison]) -> bool | None:
-    """Whether a file agrees with PyTorch in a case; None if PyTorch refuses its sizes, or rounding decides there."""
+    """Whether a file agrees with PyTorch in a case; None if PyTorch refuses it, memory is short or rounding decides."""
     reference = possible_reference(checked.model, checked.part, case, checked.dtype)
     checked.tick()
-    if reference is None:
-        return None
     try:
-        _, arrays = with_outputs(lambda: session, silent_options("RunOptions"), checked.file, checked.part, reference)
+        arrays = with_outputs(lambda: session, None, checked.file, checked.part, reference)[1] if reference else None
     except CheckFailed:
         return False
+    if reference is None or arrays is None:
+        return None
     comparisons = case_comparisons(checked, reference, arrays, compared)
     if case.may_be_refused and rounding_decides(comparisons):
         return None

@@ -31,11 +31,7 @@ from onnxfn.specs.tasks.tasks import task_names
 
 PAIRS = [(model_type, task) for model_type, row in seq2seq.ROWS.items() for task in task_names(row)]
 STEPS = 8
-DECODING_TASKS = (
-    "text2text-generation-with-past",
-    "automatic-speech-recognition-with-past",
-    "image-to-text-with-past",
-)
+DECODING_TASKS = ("text2text-generation-with-past", "automatic-speech-recognition-with-past", "image-to-text-with-past")
 DECODING = [
     *((model_type, task) for model_type, task in PAIRS if task in DECODING_TASKS),
     ("musicgen", "text-to-audio-with-past"),

@@ -90,10 +90,7 @@ def own_code(tmp_path, monkeypatch):
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "own.py").write_text(CODE)
-    classes = {
-        "AutoConfig": "own.OwnConfig",
-        "AutoModelForSequenceClassification": "own.OwnForSequenceClassification",
-    }
+    classes = {"AutoConfig": "own.OwnConfig", "AutoModelForSequenceClassification": "own.OwnForSequenceClassification"}
     config = {"model_type": "own-architecture", "auto_map": classes, "architectures": ["OwnForSequenceClassification"]}
     (folder / "config.json").write_text(json.dumps(config))
     torch.manual_seed(0)

@@ -142,14 +142,8 @@ TOLERANCE = "a tolerance is a number, 0 or more, and not infinite"
         (("--size", "sequence=8"), "known: batch_size, sequence_length; did you mean 'sequence_length'?"),
         (("--size", "batch_size=x"), "--size batch_size has no number"),
         (("--shape", "batch_size=99999999999"), "has the shape [99999999999, 16]: above "),
-        (
-            ("--shape", "sequence_length=9:2"),
-            "=9:2 is neither a size nor a range; write --shape sequence_length=32",
-        ),
-        (
-            ("--shape", "sequence_length=1:x"),
-            "is neither a size nor a range; write --shape sequence_length=32, or ",
-        ),
+        (("--shape", "sequence_length=9:2"), "=9:2 is neither a size nor a range; write --shape sequence_length=32"),
+        (("--shape", "sequence_length=1:x"), "is neither a size nor a range; write --shape sequence_length=32, or "),
         (("--shape", "sequence_length"), "--shape sequence_length= is neither a size nor a range"),
         (("--dtype", "float8"), "no dtype 'float8'; known: float32, float16, bfloat16, float64, "),
         (("--layout", "browser"), "no layout 'browser'; known: optimum, transformers.js, hub"),

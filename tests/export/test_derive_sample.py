@@ -355,11 +355,7 @@ def test_a_path_leads_to_an_output_in_tuples(tmp_path):
     [
         (BY_HAND, single, "no size for 'batch_size' in axis 'batch_size'; known: none; give a size to trace with: si"),
         (SIZED, lambda x: (x * 2, x + 1), "forward returns a tuple of 2: write gives('y', 'batch_size 3', "),
-        (
-            SIZED,
-            lambda x: {"doubled": x * 2},
-            "there is: doubled; write gives('y', 'batch_size 3', path=('doubled',))",
-        ),
+        (SIZED, lambda x: {"doubled": x * 2}, "there is: doubled; write gives('y', 'batch_size 3', path=('doubled',))"),
         (SIZED, nn.Linear(3, 3), "no argument 'x' for the forward of Linear; known: input; write takes('x', ..., pat"),
         (compose(takes("x", "3", "noise"), gives("y", "3")), single, "or add one: generates('noise', 'integers', low="),
         (compose(takes("x", "3", "integers"), gives("y", "3")), single, "add generates('integers', 'integers', high="),
@@ -390,8 +386,7 @@ TEXTS = {"input_ids": "batch_size sequence_length", "attention_mask": "batch_siz
 
 
 @pytest.mark.parametrize(
-    ("model_type", "loader"),
-    [("bert", "AutoModelForSequenceClassification"), ("gpt2", "AutoModelForCausalLM")],
+    ("model_type", "loader"), [("bert", "AutoModelForSequenceClassification"), ("gpt2", "AutoModelForCausalLM")]
 )
 def test_a_module_around_a_model_of_transformers_is_exported(model_type, loader, tmp_path):
     module, sample = scorer(model_type, loader)

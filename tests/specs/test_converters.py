@@ -47,11 +47,7 @@ def test_a_negative_position_counts_from_the_end():
     ("path", "tree", "message"),
     [
         (("keys",), {"input_ids": 1}, "'keys'; there is: input_ids"),  # no method of the mapping
-        (
-            ("past_key_value", 0),
-            CACHE,
-            "'past_key_value'; there is: input_ids, past_key_values; did you mean 'past_",
-        ),
+        (("past_key_value", 0), CACHE, "'past_key_value'; there is: input_ids, past_key_values; did you mean 'past_"),
         (("past_key_values", 2, 0), CACHE, "'past_key_values.2'; there is: tuple"),
         (("past_key_values", -3, 0), CACHE, "'past_key_values.-3'; there is: tuple"),
         (("logits",), 7, "'logits'; there is: int"),

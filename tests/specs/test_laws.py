@@ -247,18 +247,13 @@ def test_flattening_what_was_nested_gives_the_values(tree, data):
 # Dummy tensors
 
 moving_or_literal = st.lists(
-    st.one_of(
-        some.spelt_symbols(operators=("+", "*")).map(lambda spelt: spelt[0]),
-        st.integers(1, 4).map(str),
-    ),
+    st.one_of(some.spelt_symbols(operators=("+", "*")).map(lambda spelt: spelt[0]), st.integers(1, 4).map(str)),
     min_size=1,
     max_size=2,
 ).map(" ".join)
 
 filling = compose(
-    generates("token_ids", "integers", high=1 << 40),
-    generates("padding_mask", "mask"),
-    generates("pixels", "normal"),
+    generates("token_ids", "integers", high=1 << 40), generates("padding_mask", "mask"), generates("pixels", "normal")
 )
 
 

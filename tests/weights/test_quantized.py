@@ -25,10 +25,7 @@ from onnxfn.weights.quantized import BLOCK_BYTES, QuantizedWeight, quantized, qu
 DTYPES = {"scales": onnx_ir.DataType.FLOAT, "codes": onnx_ir.DataType.UINT8, "zero_points": onnx_ir.DataType.UINT8}
 
 block_rules = st.builds(
-    WeightRule,
-    bits=st.sampled_from((2, 4, 8)),
-    block_size=st.sampled_from((16, 32, 64)),
-    symmetric=st.booleans(),
+    WeightRule, bits=st.sampled_from((2, 4, 8)), block_size=st.sampled_from((16, 32, 64)), symmetric=st.booleans()
 )
 shapes = st.tuples(st.integers(1, 9), st.integers(1, 100))
 float_dtypes = st.sampled_from((torch.float32, torch.float16, torch.bfloat16))

@@ -228,8 +228,7 @@ def references(
     every_case = (*affordable_cases(model, part, real_inputs, limits), *others)
     for number, case in enumerate(every_case):
         tick(number, len(every_case))
-        reference = possible_reference(model, part, case, dtype)
-        if reference is not None:
+        if reference := possible_reference(model, part, case, dtype):
             yield reference
 
 
@@ -319,15 +318,21 @@ def random_findings(model: Any, part: Part, reference: Reference, dtype: str | N
         return np.allclose(first, second, rtol=SAME, atol=SAME * largest, equal_nan=True)
 
     different = [each.name for each, first, second in pairs if first.shape != second.shape or not agree(first, second)]
-    if not different:
-        return ()
-    changed = f"PyTorch itself returns other values of {different[0]!r} at the next call"
-    return (f"{changed}: the model draws random numbers; take these as an input, or export with check=False",)
+    draws = "the model draws random numbers; take these as an input, or export with check=False"
+    return tuple(f"PyTorch itself returns other values of {name!r} at the next call: {draws}" for name in different[:1])
 
 
 def with_outputs(
     session_of_file: Callable[[], Any], run_options: Any, file: Path, part: Part, reference: Reference
-) -> tuple[Reference, OutputArrays]:
-    """A reference, and ONNX Runtime's outputs in its case. CheckFailed if it cannot run the file."""
+) -> tuple[Reference, OutputArrays | None]:
+    """A reference, and ONNX Runtime's outputs; None if other sizes need too much memory.
+
+    CheckFailed if ONNX Runtime cannot run the file.
+    """
     names, what = [output.name for output in part.spec.outputs], f"{file.name} at {reference.case}"
-    return reference, run_session(session_of_file(), names, reference.inputs, what, run_options)
+    try:
+        return reference, run_session(session_of_file(), names, reference.inputs, what, run_options)
+    except MemoryError:
+        if reference.is_of_other_sizes:
+            return reference, None
+        raise

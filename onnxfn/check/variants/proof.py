@@ -6,12 +6,13 @@ The graph is proven elsewhere: see `file_weights.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.check.cases.references import OutputArrays, Reference
+from onnxfn.check.cases.references import OutputArrays, Reference, with_outputs
 from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
 from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.verdict.compare import valid_elements
@@ -89,9 +90,8 @@ def case_values(part: Part, reference: Reference, outputs: OutputArrays) -> tupl
 
 def _case_measures(spec: PlannedSpec, output: str, expected: Array) -> tuple[str, ...]:
     """The measures of an output in a case: those of the output, and the one that shows faults. Integers are equal."""
-    if not expected.size:
-        return ()
-    return (*output_measures(spec, output), "cases") if expected.dtype.kind == "f" else ("agreement",)
+    measures = (*output_measures(spec, output), "cases") if expected.dtype.kind == "f" else ("agreement",)
+    return measures if expected.size else ()
 
 
 def _as_rows(selected: Array, array: Array) -> Array:
@@ -117,7 +117,8 @@ def variant_measurements(
     `expected`: the references of its cases. `weights`: the errors of its quantized weights.
     """
     references = expected() if proof.text is None and is_quantized(part.spec) else ()
-    pairs = [case_values(part, each, _outputs(part, session, each.inputs, each.case)) for each in references]
+    answers = (with_outputs(lambda: session, None, Path(f"{part.name}.onnx"), part, each) for each in references)
+    pairs = [case_values(part, each, outputs) for each, outputs in answers if outputs is not None]
     cases, findings = [values for values, _ in pairs], tuple(line for _, lines in pairs for line in lines)
 
     def measured(several: Sequence[Values], words: str) -> list[Measurement]:
@@ -148,14 +149,9 @@ def _text_values(part: Part, session: Any, text: Reference) -> Values:
         input_.name: array.astype(dtype_of(part.spec, input_)) if array.dtype.kind == "f" else array
         for input_, array in ((each, text.inputs[each.name]) for each in part.spec.inputs)
     }
-    outputs = _outputs(part, session, feeds, text.case)
+    outputs = run_session(session, [*part.outputs], feeds, f"{part.name}.onnx on {text.case}")
     values, _ = case_values(part, text, outputs)
     return {key: array for key, array in values.items() if key[0] not in fed_back and key[1] != "cases"}
-
-
-def _outputs(part: Part, session: Any, feeds: Mapping[str, Array], case: str) -> OutputArrays:
-    """The outputs of a file; CheckFailed if ONNX Runtime cannot run it."""
-    return run_session(session, [*part.outputs], feeds, f"{part.name}.onnx on {case}")
 
 
 def check_floors(plan: Plan, floors: Floors) -> None:
