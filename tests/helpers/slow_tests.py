@@ -1,7 +1,8 @@
 """Slow tests, and what the default run keeps of them and of the sweeps.
 
-`slow_tests.txt` has the tests that took more than 0.7 s. `pytest` without a path runs some of them, chosen by the
-commit, so that over a few commits all of them run; with a path it runs all. The list is written from a run:
+`slow_tests.txt` has the tests that took more than 0.7 s, without the rules of the house. `pytest` without a path runs
+some of them, chosen by the commit, so that over some commits all of them run; with a path it runs all. The list is
+written from a run:
 
     python -m pytest -q -n 2 --durations 0 --durations-min 0.3 tests > log; python tests/helpers/slow_tests.py log
 """
@@ -46,12 +47,12 @@ def is_left_to_sweeps(test: str) -> bool:
 
 
 def slow_tests(lines: Iterable[str]) -> list[str]:
-    """The slow tests in the log of a run: the seconds of setup, call and teardown count together."""
+    """The slow tests in the log of a run, without `house`: the seconds of setup, call and teardown count together."""
     seconds: Counter[str] = Counter()
     for line in lines:
         if match := re.match(r"([\d.]+)s (?:call|setup|teardown)\s+tests/(.+)", line):
             seconds[match[2].strip()] += float(match[1])
-    return sorted(test for test, taken in seconds.items() if taken >= LEAST_SECONDS)
+    return sorted(test for test, taken in seconds.items() if taken >= LEAST_SECONDS and not test.startswith("house/"))
 
 
 if __name__ == "__main__":
