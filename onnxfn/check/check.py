@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -94,28 +93,31 @@ def _judged_with_weights(
     checked: CheckedFile, session_for: SessionOpener, expected: Iterable[Reference], model: Any
 ) -> tuple[Report, tuple[tuple[str, ...], tuple[WeightError, ...]]]:
     """The report on the cases of a file and the result of `file_weights` for a model, computed in parallel."""
-    part, file, tick = checked.part, checked.file, checked.tick
-    run_options, stopped = silent_options("RunOptions"), threading.Event()
+    import torch
 
-    def stop() -> None:
-        run_options.terminate = True
-        stopped.set()
+    part, file, tick = checked.part, checked.file, checked.tick
+    run_options, threads = silent_options("RunOptions"), torch.get_num_threads()
+    stop = partial(setattr, run_options, "terminate", True)
 
     def tick_of_thread(*_: int) -> None:
-        if stopped.is_set():
+        if run_options.terminate:
             raise CheckFailed(f"the check of {file.name} was stopped")
 
-    # PyTorch computes the first case while ONNX Runtime loads the file, and a case while it runs the case before.
+    # PyTorch computes a case while ONNX Runtime loads the file or runs the case before, so it has half of the threads.
     # A thread in which torch ran keeps threads of OpenMP until it ends. If these are more than the cores, all of them
     # sleep between two parallel loops, see GOMP_SPINCOUNT: a model of many short loops takes up to nine times as long.
-    with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
-        weights = pool.submit(file_weights, model, part, file, tick_of_thread)
-        session = pool.submit(checked_session, checked, session_for, tick_of_thread)
-        pool.shutdown(wait=False)  # so each ends with its work
-        run = partial(with_outputs, session.result, run_options, file, part)
-        with prefetched(run, expected, 4, tick=tick) as pairs, stopped_on_error(stop):
-            judged = judged_cases(checked, pairs)
-        return judged, result_of(weights, tick)
+    torch.set_num_threads(max(1, threads // 2))
+    try:
+        with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
+            weights = pool.submit(file_weights, model, part, file, tick_of_thread)
+            session = pool.submit(checked_session, checked, session_for, tick_of_thread)
+            pool.shutdown(wait=False)  # so each ends with its work
+            run = partial(with_outputs, session.result, run_options, file, part)
+            with prefetched(run, expected, 4, tick=tick) as pairs, stopped_on_error(stop):
+                judged = judged_cases(checked, pairs)
+            return judged, result_of(weights, tick)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def checked_session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> Any:

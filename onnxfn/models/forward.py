@@ -15,7 +15,7 @@ from onnxfn.architectures.private.renamed import fields, name_among, renamed, sp
 from onnxfn.models.argument_builders import built_arguments
 from onnxfn.models.casting import cast_on_use
 from onnxfn.models.dtypes import float_dtype, float_dtypes, torch_dtype
-from onnxfn.models.model_state import unchanged_eval, with_attention
+from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import eager_branches, quiet, stable_sorts
 from onnxfn.specs.algebra.dummies import Array, graph_dtype, size_inputs
@@ -45,8 +45,8 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
 
     of_part = torch_dtype(part.spec.target.float_dtype)
     computed = dtype or of_part or float_dtype(model)
-    attention, casts = with_attention(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
-    state = (quiet(), unchanged_eval(model), attention, eager_branches(), stable_sorts(), torch.no_grad(), casts)
+    unchanged, casts = unchanged_eval(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
+    state = (quiet(), unchanged, eager_branches(), stable_sorts(), torch.no_grad(), casts)
     with errors_as(lambda error: CaptureFailed(_cannot_run(model, part, error))), ExitStack() as stack:
         for context in state:
             stack.enter_context(context)

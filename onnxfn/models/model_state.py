@@ -23,8 +23,10 @@ torch.export ignores it: the graph has the outputs of the layers for padding.
 
 
 @contextmanager
-def unchanged_eval(model: Any) -> Iterator[None]:
+def unchanged_eval(model: Any, attention: str | None = None) -> Iterator[None]:
     """Sets a model to evaluation mode; on leaving, restores every attribute of its modules and configurations.
+
+    `attention`: the attention of transformers that it has meanwhile, such as `"eager"`; None: its own.
 
     The modes of single modules are restored too, and what `forward` added is removed: attributes, buffers and hooks.
     A model that several parts and cases use is the same for each. While it lasts, no other thread may call the model:
@@ -45,6 +47,8 @@ def unchanged_eval(model: Any) -> Iterator[None]:
         if NESTED in vars(module):
             vars(module)[NESTED] = False
         _forget_long_texts(module)
+    for config in _configs(modules) if attention is not None else ():
+        config._attn_implementation_internal = attention
     try:
         with ExitStack() as undo:
             for device in filter(torch.is_autocast_enabled, ("cpu", "cuda", "mps", "xpu")):
@@ -69,14 +73,6 @@ def _forget_long_texts(module: Any) -> None:
             prefix = name.removesuffix("max_seq_len_cached")
             vars(module)[name] = original
             module._buffers[f"{prefix}inv_freq"] = getattr(module, f"{prefix}original_inv_freq")
-
-
-@contextmanager
-def with_attention(model: Any, implementation: str | None) -> Iterator[None]:
-    """Sets the attention of transformers, such as `"eager"`, inside `unchanged_eval`, which restores it; None: none."""
-    for config in _configs(model.modules()) if implementation is not None else ():
-        config._attn_implementation_internal = implementation
-    yield
 
 
 def _configs(modules: Iterable[Any]) -> list[Any]:

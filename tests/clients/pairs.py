@@ -69,10 +69,7 @@ GENERATES = frozenset({"text2text-generation", "automatic-speech-recognition", "
 """The tasks whose models are called by `generate`, if they have a decoder."""
 
 QUIET: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {
-        "vits": {"noise_scale": 0.0, "noise_scale_duration": 0.0},
-        "speecht5": {"speech_decoder_prenet_dropout": 0.0},
-    }
+    {"vits": {"noise_scale": 0.0, "noise_scale_duration": 0.0}, "speecht5": {"speech_decoder_prenet_dropout": 0.0}}
 )
 """A model type -> values without which it gives something else each time."""
 

@@ -273,8 +273,7 @@ FILES: Mapping[str, Broken] = {
     "header: negative offsets": Broken(tensor(WORD_EMBEDDINGS, data_offsets=[-8, 4]), "could not be loaded with"),
     "header: offsets that overlap": Broken(tensor(WORD_EMBEDDINGS, data_offsets=[0, 16384]), "could not be loaded"),
     "header: another shape": Broken(
-        tensor(WORD_EMBEDDINGS, shape=[32, 128]),
-        f"{WORD_EMBEDDINGS} has the shape [32, 128], and the configuration",
+        tensor(WORD_EMBEDDINGS, shape=[32, 128]), f"{WORD_EMBEDDINGS} has the shape [32, 128], and the configuration"
     ),
     "header: a shape of other bytes": Broken(tensor(WORD_EMBEDDINGS, shape=[3, 5]), "could not be loaded with"),
     "header: an unknown type": Broken(tensor(WORD_EMBEDDINGS, dtype="Q4"), "could not be loaded with"),

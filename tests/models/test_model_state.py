@@ -8,7 +8,7 @@ import tiny
 import torch
 from other_threads import in_another_thread
 
-from onnxfn.models.model_state import unchanged_eval, with_attention
+from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.patching import applied
 from onnxfn.specs.errors import UnknownName
 from onnxfn.specs.records import Patch
@@ -58,7 +58,7 @@ def test_hooks_that_forward_adds_are_removed():
 @pytest.mark.parametrize(("implementation", "inside"), [("eager", "eager"), (None, "sdpa")])
 def test_the_attention_implementation_is_restored(implementation, inside):
     module = tiny.model("llama", "AutoModelForCausalLM")
-    with unchanged_eval(module), with_attention(module, implementation):
+    with unchanged_eval(module, implementation):
         assert module.config._attn_implementation == inside
     assert module.config._attn_implementation == "sdpa"
 

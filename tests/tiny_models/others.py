@@ -170,7 +170,7 @@ MODELS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
 """{row: {preset: a function that builds a model}}."""
 
 EXTRA_CONFIG: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    ("diffusers.unet-2d-condition", "sdxl_refiner"): {"requires_aesthetics_score": True},
+    ("diffusers.unet-2d-condition", "sdxl_refiner"): {"requires_aesthetics_score": True}
 }
 """(row, preset) -> values that the pipeline adds to the configuration of the model."""
 

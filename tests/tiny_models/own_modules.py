@@ -226,9 +226,7 @@ LAYERS: Mapping[str, Own] = {
         {"src": SEQUENCE, "tgt": "batch_size other _"},
     ),
     "CosineSimilarity": Own(
-        lambda: nn.CosineSimilarity(-1),
-        {"x1": real(3, 6, 4), "x2": real(3, 6, 4)},
-        {"x1": SEQUENCE, "x2": SEQUENCE},
+        lambda: nn.CosineSimilarity(-1), {"x1": real(3, 6, 4), "x2": real(3, 6, 4)}, {"x1": SEQUENCE, "x2": SEQUENCE}
     ),
     "PairwiseDistance": Own(nn.PairwiseDistance, {"x1": real(3, 4), "x2": real(3, 4)}),
     "Flatten": image(lambda: nn.Flatten(2)),
@@ -299,8 +297,7 @@ COMPOSED: Mapping[str, Own] = {
     ),
     "spectrum and back": Own(lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1]), {"x": real(3, 9)}),
     "axes of complex numbers": Own(
-        lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x).unsqueeze(1).unsqueeze(-2), n=x.shape[1]),
-        {"x": real(3, 9)},
+        lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x).unsqueeze(1).unsqueeze(-2), n=x.shape[1]), {"x": real(3, 9)}
     ),
     "packed": Own(Packed, (real(3, 6, 4), torch.tensor([6, 2, 4])), {"x": SEQUENCE}),
     "float64": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).double(), {"input": real(3, 4).double()}),

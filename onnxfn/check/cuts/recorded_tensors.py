@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.models.forward import flat_forward, tensors_for
-from onnxfn.models.model_state import unchanged_eval, with_attention
+from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
@@ -57,7 +57,7 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
         record(path, module, path, result, is_result=True)
         running.pop()
 
-    with quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), ExitStack() as hooks:
+    with quiet(), unchanged_eval(model, part.spec.call.attention), ExitStack() as hooks:
         for path, module in model.named_modules():
             hooks.callback(module.register_forward_pre_hook(partial(enter, path), with_kwargs=True).remove)
             hooks.callback(module.register_forward_hook(partial(leave, path)).remove)

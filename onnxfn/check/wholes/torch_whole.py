@@ -11,7 +11,7 @@ import numpy as np
 from onnxfn.architectures.placeholders import Placeholders, TokenTypes
 from onnxfn.architectures.wrappers.feature_methods import feature_method
 from onnxfn.models.forward import tensors_for
-from onnxfn.models.model_state import unchanged_eval, with_attention
+from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.torch_modes import quiet
 from onnxfn.run.merged_embeddings import token_positions
 from onnxfn.specs.algebra.dummies import Array
@@ -111,14 +111,13 @@ def texts_of_generate(
     ended = {IDS: np.concatenate([arguments[IDS], arguments[IDS][:, -1:]], axis=1)} if ends_texts else {}
     prompts = {**arguments, **ended}
     tensors = dict(zip(prompts, tensors_for(model, part.spec, prompts), strict=True))
-    attention = with_attention(model, part.spec.call.attention)
     lengths = {"max_new_tokens": steps, "min_new_tokens": steps, "suppress_tokens": sorted(never)}
     constants = {each.name: each.value for each in part.spec.call.constants if each != NO_CACHE}
     if DECODER_IDS in arguments:
         lengths["decoder_start_token_id"] = int(arguments[DECODER_IDS][0, 0])
     forced = dict.fromkeys(["forced_bos_token_id", "forced_eos_token_id", *([] if ends_texts else ["eos_token_id"])])
     try:
-        with quiet(), unchanged_eval(model), attention, torch.no_grad():
+        with quiet(), unchanged_eval(model, part.spec.call.attention), torch.no_grad():
             options = {**lengths, **constants, **forced, "do_sample": False, "num_beams": 1}
             texts: Array = model.generate(**tensors, **options).numpy()
     except Exception as error:  # the code of any model may raise anything

@@ -49,7 +49,7 @@ from onnxfn.graphs.translations.lowering import (
     watched_registry,
 )
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
-from onnxfn.models.model_state import unchanged_eval, with_attention
+from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.patching import applied, unused_patches
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import LOCK, quiet
@@ -108,9 +108,9 @@ def tracing(model: Any, part: Part, noted: Noted, tick: Tick = no_tick) -> Itera
     torch_name("exporter")  # sets up its loggers, which `quiet` then finds
 
     tick()  # the first import of it takes a quarter of a second
-    attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
+    unchanged, patches = unchanged_eval(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
     own = [dynamic_lengths(model), assertions_hold(noted), noted_conditions(noted), modules_left_by_errors()]
-    with LOCK, quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
+    with LOCK, quiet(), unchanged, patches as called, ExitStack() as stack:
         for setting in (*own, fast_export(tick), annotations_of_this_thread()):
             stack.enter_context(setting)
         yield called
