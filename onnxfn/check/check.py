@@ -93,31 +93,25 @@ def _judged_with_weights(
     checked: CheckedFile, session_for: SessionOpener, expected: Iterable[Reference], model: Any
 ) -> tuple[Report, tuple[tuple[str, ...], tuple[WeightError, ...]]]:
     """The report on the cases of a file and the result of `file_weights` for a model, computed in parallel."""
-    import torch
-
     part, file, tick = checked.part, checked.file, checked.tick
-    run_options, threads = silent_options("RunOptions"), torch.get_num_threads()
+    run_options = silent_options("RunOptions")
     stop = partial(setattr, run_options, "terminate", True)
 
     def tick_of_thread(*_: int) -> None:
         if run_options.terminate:
             raise CheckFailed(f"the check of {file.name} was stopped")
 
-    # PyTorch computes a case while ONNX Runtime loads the file or runs the case before, so it has half of the threads.
+    # PyTorch computes the first case while ONNX Runtime loads the file, and a case while it runs the case before.
     # A thread in which torch ran keeps threads of OpenMP until it ends. If these are more than the cores, all of them
     # sleep between two parallel loops, see GOMP_SPINCOUNT: a model of many short loops takes up to nine times as long.
-    torch.set_num_threads(max(1, threads // 2))
-    try:
-        with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
-            weights = pool.submit(file_weights, model, part, file, tick_of_thread)
-            session = pool.submit(checked_session, checked, session_for, tick_of_thread)
-            pool.shutdown(wait=False)  # so each ends with its work
-            run = partial(with_outputs, session.result, run_options, file, part)
-            with prefetched(run, expected, 4, tick=tick) as pairs, stopped_on_error(stop):
-                judged = judged_cases(checked, pairs)
-            return judged, result_of(weights, tick)
-    finally:
-        torch.set_num_threads(threads)
+    with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
+        weights = pool.submit(file_weights, model, part, file, tick_of_thread)
+        session = pool.submit(checked_session, checked, session_for, tick_of_thread)
+        pool.shutdown(wait=False)  # so each ends with its work
+        run = partial(with_outputs, session.result, run_options, file, part)
+        with prefetched(run, expected, 4, tick=tick) as pairs, stopped_on_error(stop):
+            judged = judged_cases(checked, pairs)
+        return judged, result_of(weights, tick)
 
 
 def checked_session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> Any:

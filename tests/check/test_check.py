@@ -199,15 +199,6 @@ def test_references_are_the_same_whether_computed_before_or_during_the_check(ber
     assert not check(bert, part, file, expected=lambda *_, **__: expected).passed
 
 
-def test_pytorch_has_half_of_the_threads_while_onnx_runtime_runs(bert, exported):
-    part, file, threads, own = exported.plan.parts[0], Path(exported.files[0]), [], torch.get_num_threads()
-    torch.set_num_threads(4)
-    noted = (threads.append(torch.get_num_threads()) or each for each in references(bert, part))
-    check(bert, part, file, expected=lambda *_, **__: noted)
-    assert ({*threads}, torch.get_num_threads()) == ({2}, 4)
-    torch.set_num_threads(own)
-
-
 def test_threads_that_load_a_file_and_read_its_weights_end_before_the_last_case(bert, exported):
     part, file, threads = exported.plan.parts[0], Path(exported.files[0]), []
 
