@@ -21,7 +21,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "dynamo_settings": "torch._dynamo.config",
         "exporter": "torch.onnx._internal.exporter._core",
         "exporter_decompositions": "torch.onnx._internal.exporter._decomp",
-        "exporter_registry": "torch.onnx._internal.exporter._registration:ONNXRegistry",
+        "exporter_registration": "torch.onnx._internal.exporter._registration",
         "type_promotion": _TYPE_PROMOTION,
         "type_promotions": f"{_TYPE_PROMOTION}:_TypePromotionInterpreter",
         "generated_promotion_rules": f"{_TYPE_PROMOTION}:_GENERATED_ATEN_TYPE_PROMOTION_RULE_SET",

@@ -83,14 +83,14 @@ def _registry(opset: int, _has_torchvision: bool) -> Any:
     from onnxfn.graphs.translations.tensor_translations import complex_translations
     from onnxfn.graphs.translations.translations import translations
 
-    # onnxscript parses the source of each function for its domain, which torch does not read: 4/5 of the time.
-    with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
-        registry = torch_name("exporter_registry").from_torchlib()
-    real = translations(opset)
-    for overload, function in real.items():
-        registry.register_op(overload, function)
-    for overload, function in complex_translations(real).items():
-        registry.register_op(overload, function, is_complex=True)
+    exporter, real = torch_name("exporter_registration"), translations(opset)
+    # onnxscript would parse the source of each function for its domain, and torch would read the annotations of each.
+    unparsed = replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain=""))
+    with unparsed, replaced(exporter.OnnxDecompMeta, "__post_init__", lambda _: None):
+        registry = exporter.ONNXRegistry.from_torchlib()
+        for is_complex, table in ((False, real), (True, complex_translations(real))):
+            for overload, function in table.items():
+                registry.register_op(overload, function, is_complex)
     return registry
 
 
@@ -324,8 +324,7 @@ def _without_single_parts(graph: Any) -> None:
     """Replaces the only part of a tensor that is split into one by the tensor: ONNX has no sequence of one part."""
     import torch
 
-    aten = torch.ops.aten
-    splits = (aten.chunk.default, aten.split.Tensor, aten.split_with_sizes.default)
+    splits = operator.attrgetter("chunk.default", "split.Tensor", "split_with_sizes.default")(torch.ops.aten)
     for node in graph.nodes:
         if node.target in splits and len(node.meta["val"]) == 1:
             for part in node.users:
