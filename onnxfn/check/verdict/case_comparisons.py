@@ -89,10 +89,10 @@ def case_comparisons(
 ) -> tuple[Comparison, ...]:
     """The comparison of each output in a case; `earlier` are those in the cases before.
 
-    If one differs, the rounding of long sums counts: see `roundings.py`. If it still differs, PyTorch computes its
-    outputs again with the choices of the file. If these choices are as good as its own, the new outputs are compared,
-    and the text of the reference says so: see `choices.py`. If PyTorch in float64 is then as far away from PyTorch as
-    the file is, values decide that rounding does not decide.
+    If one differs, PyTorch computes its outputs again with the choices of the file. If these choices are as good as its
+    own, the new outputs are compared, and the text of the reference says so: see `choices.py`. If one still differs,
+    the rounding of long sums counts: see `roundings.py`. If PyTorch in float64 is then as far away from PyTorch as the
+    file is, values decide that rounding does not decide.
     """
     comparisons = _of_same_values(checked, reference, outputs, earlier)
     undecided = {each.output: each.own_error or 0.0 for each in comparisons if each.within_own_error}
@@ -108,13 +108,14 @@ def _of_same_values(
     comparisons = output_comparisons(checked, reference, outputs, earlier)
     if all(each.passed for each in comparisons):
         return comparisons
+    as_file = _for_choices_of_file(checked, reference)
+    if as_file and all(each.passed for each in as_file):
+        return as_file
     sums = error_of_sums(checked.model, checked.part, reference.inputs)
     if sums != NO_ERROR:
         with_sums = evolve(checked, least=larger(checked.least, sums))
         comparisons = output_comparisons(with_sums, reference, outputs, earlier)
-    if all(each.passed for each in comparisons):
-        return comparisons
-    return _for_choices_of_file(checked, reference) or comparisons
+    return comparisons if all(each.passed for each in comparisons) else as_file or comparisons
 
 
 def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Comparison, ...]:
