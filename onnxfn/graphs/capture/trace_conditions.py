@@ -142,15 +142,20 @@ def without_assumed(
     upper ends of a spec that is not derived are those of tables.
     """
     left, assumed = dict[str, Ends](), list[Condition]()
+    of_one_axis = [(symbols_of(each.text), each.text) for each in (*branches, *part.spec.limits)]
 
-    def is_assumed(name: str, size: int) -> bool:
-        of_axis = (each.text for each in branches if symbols_of(each.text) == (name,))
-        return all(is_true(text, {name: size}) for text in of_axis) and runs({name: size}) is not None
+    def is_allowed(name: str, size: int) -> bool:
+        excluded = (not is_true(text, {name: size}) for names, text in of_one_axis if names == (name,))
+        return size >= SMALLEST_DYNAMIC_SIZE and name not in ranges(part.spec) and not any(excluded)
 
+    lower = {name: low - 1 for name, (low, _) in limits.items() if is_allowed(name, low - 1)}
+    ends = {name: high + 1 for name, (_, high) in limits.items() if high and part.spec.derived is not None}
+    higher = {name: size for name, size in ends.items() if is_allowed(name, size)}
+    # Most modules take small sizes of all axes at once: one run shows it.
+    are_taken = len(lower) > 1 and runs(lower) is not None
     for name, (low, high) in limits.items():
-        is_open = name not in ranges(part.spec)
-        no_low = is_open and low > SMALLEST_DYNAMIC_SIZE and is_assumed(name, low - 1)
-        no_high = is_open and high is not None and part.spec.derived is not None and is_assumed(name, high + 1)
+        no_low = name in lower and (are_taken or runs({name: lower[name]}) is not None)
+        no_high = name in higher and runs({name: higher[name]}) is not None
         assumed += [Condition(f"{name} >= {low}", TORCH)] * no_low + [Condition(f"{name} <= {high}", TORCH)] * no_high
         left[name] = (SMALLEST_DYNAMIC_SIZE if no_low else low, None if no_high else high)
     return {name: ends for name, ends in left.items() if ends != ANY_SIZE}, assumed
@@ -175,8 +180,10 @@ def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int]) -> tuple[Any,
 
     spec = resized(part.spec, sizes)
     tensors = tensors_for(model, spec, dummies(spec, {}))
+    cached = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=True)
     try:
-        with torch.no_grad(), unchanged_eval(model), shapes_alone() as mode:
+        # No size is a symbol, so torch's cache of results makes layers after the first cheap.
+        with cached, torch.no_grad(), unchanged_eval(model), shapes_alone() as mode:
             return flat_forward(model, spec)([mode.from_tensor(each) for each in tensors])
     except Exception as error:  # noqa: BLE001 - a module may raise anything
         raise_no_memory(error)
