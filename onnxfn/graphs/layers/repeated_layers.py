@@ -114,7 +114,9 @@ def _layers_before(kinds: Sequence[Any], period: int) -> int:
 
 def _kinds(layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> list[Any]:
     """The kind of each layer: the index of the first equal layer, and its values in the configurations."""
-    described = list(map(_description, layers))
+    outlines = [[(name, weight.shape) for name, weight in layer.named_parameters()] for layer in layers]
+    pairs = zip(layers, outlines, strict=True)
+    described = [_description(layer) if outlines.count(outline) > 1 else (None, []) for layer, outline in pairs]
     kinds: list[Any] = []
     for index, layer in enumerate(described):
         first = next(other for other in range(index + 1) if _are_equal(described[other], layer, index - other))
