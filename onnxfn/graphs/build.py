@@ -118,13 +118,8 @@ def captured_once() -> UnboundGraph:
     def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
         if part.dtype is None:
             return _unbound_graph(model, part, timed, options)
-        key = (
-            captured_part(part),
-            options.find_repeats,
-            options.pretranspose,
-            options.joins_traces,
-            options.other_sides,
-        )
+        of_options = options.find_repeats, options.pretranspose, options.joins_traces, options.other_sides
+        key = (captured_part(part), *of_options)
         if key not in graphs:
             graphs[key] = _unbound_graph(model, part, timed, options)
         return evolve(graphs[key], model=graphs[key].model.clone())

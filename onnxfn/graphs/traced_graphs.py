@@ -58,22 +58,17 @@ def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOp
 
 
 def _from_repeats(
-    model: Any,
-    part: Part,
-    timed: StageTimer,
-    options: BuildOptions,
-    stacks: Sequence[LayerStack],
-    cache_stack: LayerStack,
+    model: Any, part: Part, timed: StageTimer, options: BuildOptions, stacks: Sequence[LayerStack], of_cache: LayerStack
 ) -> BuiltGraph:
     """The graph of a part, from a trace of the first layers of each stack. Raises LayersDiffer when the proof fails."""
-    traced_part = _truncated_part(part, cache_stack)
+    traced_part = _truncated_part(part, of_cache)
     with truncated(model, stacks):
         built = _from_trace(model, traced_part, timed, options)
     graph = built.model
     with timed("passes", part.name) as tick, pass_errors(part):
         for stack in stacks:
             tick()
-            ports = (layer_ports(traced_part), layer_ports(part)) if stack is cache_stack else ({}, {})
+            ports = (layer_ports(traced_part), layer_ports(part)) if stack is of_cache else ({}, {})
             graph = repeat_layers(graph, stack, *ports)
         graph = order_ports(graph, part)
     lines = (f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in stacks)

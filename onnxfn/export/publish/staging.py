@@ -117,7 +117,8 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
             raise OutputExists(f"{path} is a folder and ends in .onnx; name a file in it, or another folder")
         if not is_file and path.exists() and not path.is_dir():
             raise OutputExists(f"{path} is a file and does not end in .onnx; name a folder, or a file that does")
-        exists = path.exists() and (is_file or not _is_empty(path))
+        # A folder that holds nothing but what an export has begun is empty.
+        exists = path.exists() and (is_file or any(not e.name.startswith(STAGING_PREFIX) for e in path.iterdir()))
     if overwrite and not is_file and is_foreign_report(path / REPORT_FILE):
         raise OutputExists(f"onnxfn did not write {path / REPORT_FILE}, and would replace it; choose another path")
     if exists and not overwrite:
@@ -125,11 +126,6 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
             f"{path} exists{'' if path.is_file() else ' and is not empty'}; "
             "choose another path, or pass overwrite=True (--overwrite)"
         )
-
-
-def _is_empty(folder: Path) -> bool:
-    """Whether a folder holds nothing, staging folders of exports excepted."""
-    return all(entry.name.startswith(STAGING_PREFIX) for entry in folder.iterdir())
 
 
 @contextmanager

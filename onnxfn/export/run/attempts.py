@@ -166,16 +166,9 @@ def _tried(job: Job, output: Output) -> Built | Failure:
 def _graphs(job: Job, output: Output) -> tuple[BuiltGraph, ...]:
     """The graph of each part. A model is traced without values; its weights are converted when they are written."""
     traced = cache(partial(_traced_model, job))
+    build = partial(build_graph, unbound_graph=output.unbound_graph)
     graphs = tuple(
-        build_graph(
-            traced(part.spec.target.float_dtype),
-            part,
-            job.timed,
-            output.build,
-            job.model,
-            unbound_graph=output.unbound_graph,
-        )
-        for part in job.plan.parts
+        build(traced(part.spec.target.float_dtype), part, job.timed, output.build, job.model) for part in job.plan.parts
     )
     unused = set.intersection(*({*graph.unused_patches} for graph in graphs))
     if unused:

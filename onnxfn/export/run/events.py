@@ -62,6 +62,10 @@ def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, fl
 
     What `on_event` raises comes out of this context unchanged. Without a listener a stage yields `no_tick`: then
     nothing has to be called while torch computes. `limited` makes a listener that stops an export after some time.
+
+    >>> with stage_timer(lambda event: None) as (timed, seconds), timed("check", "model"):
+    ...     sum(range(9))
+    36
     """
     seconds: dict[str, float] = {}
     is_watched = on_event is not ignore
