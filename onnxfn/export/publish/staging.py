@@ -118,7 +118,7 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
         if not is_file and path.exists() and not path.is_dir():
             raise OutputExists(f"{path} is a file and does not end in .onnx; name a folder, or a file that does")
         # A folder that holds nothing but what an export has begun is empty.
-        exists = path.exists() and (is_file or any(not e.name.startswith(STAGING_PREFIX) for e in path.iterdir()))
+        exists = path.exists() and (is_file or any(not each.name.startswith(STAGING_PREFIX) for each in path.iterdir()))
     if overwrite and not is_file and is_foreign_report(path / REPORT_FILE):
         raise OutputExists(f"onnxfn did not write {path / REPORT_FILE}, and would replace it; choose another path")
     if exists and not overwrite:

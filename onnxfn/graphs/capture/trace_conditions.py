@@ -142,17 +142,18 @@ def without_assumed(
     upper ends of a spec that is not derived are those of tables.
     """
     left, assumed = dict[str, Ends](), list[Condition]()
-    of_one_axis = [(symbols_of(each.text), each.text) for each in (*branches, *part.spec.limits)]
+    stated = [(symbols_of(each.text), each.text) for each in (*branches, *part.spec.limits)]
 
     def is_allowed(name: str, size: int) -> bool:
-        excluded = (not is_true(text, {name: size}) for names, text in of_one_axis if names == (name,))
+        excluded = (not is_true(text, {name: size}) for names, text in stated if names == (name,))
         return size >= SMALLEST_DYNAMIC_SIZE and name not in ranges(part.spec) and not any(excluded)
 
     lower = {name: low - 1 for name, (low, _) in limits.items() if is_allowed(name, low - 1)}
     ends = {name: high + 1 for name, (_, high) in limits.items() if high and part.spec.derived is not None}
     higher = {name: size for name, size in ends.items() if is_allowed(name, size)}
-    # Most modules take small sizes of all axes at once: one run shows it.
-    are_taken = len(lower) > 1 and runs(lower) is not None
+    # One run shows it for all axes if none is tied to another: a module of squares takes no single smaller side.
+    are_tied = any(len(names) > 1 for names, _ in stated)
+    are_taken = len(lower) > 1 and not are_tied and runs(lower) is not None
     for name, (low, high) in limits.items():
         no_low = name in lower and (are_taken or runs({name: lower[name]}) is not None)
         no_high = name in higher and runs({name: higher[name]}) is not None
