@@ -2,6 +2,7 @@
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import tiny
@@ -14,8 +15,10 @@ from torch.fx.passes import shape_prop
 
 import onnxfn
 from onnxfn.graphs.capture.capture import capture
+from onnxfn.graphs.capture.trace_conditions import without_assumed
 from onnxfn.models.forward import flat_forward
 from onnxfn.specs.algebra.dummies import padded
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import CaptureFailed, FixedSizes
 from onnxfn.specs.plan.planning import plan
 
@@ -179,3 +182,10 @@ def test_a_branch_on_data_is_an_error_that_names_the_line():
     message = refusal(CaptureFailed, capture, branching, plan(numbers(), {}).parts[0])
     assert "at test_capture.py:" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("tied", [(), (Condition("w == h"),)])
+def test_the_sides_of_squares_keep_their_ends_as_none_is_smaller_alone(tied):
+    squares = SimpleNamespace(spec=SimpleNamespace(limits=tied, axes=(), derived=None))
+    left, _ = without_assumed(dict.fromkeys("hw", (33, None)), [], squares, lambda of: of if len(of) == 2 else None)
+    assert "".join(left) == ("hw" if tied else "")
