@@ -78,15 +78,3 @@ class Named:
 def by_name(records: Iterable[Any], word: str = "record") -> Named:
     """The records of a field, from any iterable of them; the field gives them its word: see `typed_fields`."""
     return records if isinstance(records, Named) else Named(records, word)
-
-
-def tensor_of(spec: Any, name: str) -> Any:
-    """The input of a name, else the output. UnknownName if the spec has neither, even if a task or a part has it."""
-    tensors = {tensor.name: tensor for tensor in (*spec.outputs, *spec.inputs)}
-    refuse_unknown("input or output", name, tensors, of=spec.name or "this spec")
-    return tensors[name]
-
-
-def has_tensor(spec: Any, name: object) -> bool:
-    """Whether a spec has an input or output of a name."""
-    return any(tensor.name == name for tensor in (*spec.inputs, *spec.outputs))

@@ -2,8 +2,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar, overload
 
-from onnxfn.specs.records import InputSpec, OutputSpec
-
 _Record = TypeVar("_Record")
 
 class Named(Generic[_Record]):
@@ -21,5 +19,3 @@ class Named(Generic[_Record]):
     def __hash__(self) -> int: ...
 
 def by_name(records: Iterable[Any], word: str = "record") -> Named[Any]: ...
-def tensor_of(spec: Any, name: str) -> InputSpec | OutputSpec: ...
-def has_tensor(spec: Any, name: object) -> bool: ...

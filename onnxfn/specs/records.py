@@ -1,7 +1,6 @@
 """The records of specs and plans: plain data and names of functions.
 
-They are frozen, so they print, compare, hash, pickle and go to JSON and back. `None` and
-`()` mean "not specified".
+They are frozen: they print, compare, hash, pickle and go to JSON and back. `None` and `()` mean "not specified".
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from attrs import field
 
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.converters import Arguments, Path, as_tuple, sorted_arguments
+from onnxfn.specs.errors import refuse_unknown
 from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.record import record
 from onnxfn.specs.short_repr import rounded
@@ -303,3 +303,15 @@ class File:
     edits: tuple[Edit, ...] = field(default=(), converter=as_tuple)
     replaces: tuple[str, ...] = field(default=(), converter=as_tuple)
     filler: tuple[Edit, ...] = field(default=(), converter=as_tuple)
+
+
+def tensor_of(spec: Any, name: str) -> InputSpec | OutputSpec:
+    """The input of a name, else the output. UnknownName if the spec has neither, even if a task or a part has it."""
+    tensors: dict[str, InputSpec | OutputSpec] = {each.name: each for each in (*spec.outputs, *spec.inputs)}
+    refuse_unknown("input or output", name, tensors, of=spec.name or "this spec")
+    return tensors[name]
+
+
+def has_tensor(spec: Any, name: object) -> bool:
+    """Whether a spec has an input or output of a name."""
+    return any(tensor.name == name for tensor in (*spec.inputs, *spec.outputs))

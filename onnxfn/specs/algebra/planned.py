@@ -11,9 +11,9 @@ from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_symbols import AxisFacts, graph_axes
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
+from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.record import record
-from onnxfn.specs.records import InputSpec, Link, OutputSpec
+from onnxfn.specs.records import InputSpec, Link, OutputSpec, has_tensor, tensor_of
 from onnxfn.specs.results import printing
 from onnxfn.specs.results.measurements import is_first_variant
 from onnxfn.specs.results.output_types import modalities

@@ -12,7 +12,7 @@ from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, refuse_unknown
-from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
+from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.record import record
 from onnxfn.specs.records import (
@@ -27,6 +27,8 @@ from onnxfn.specs.records import (
     Normalizer,
     OutputSpec,
     Patch,
+    has_tensor,
+    tensor_of,
 )
 from onnxfn.specs.results import printing
 
