@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import psutil
 from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.models.patching import replaced
+from onnxfn.models.patching import original, replaced
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.stored.reports import StageTimer, Tick, no_tick
 
 LOCK = threading.RLock()
@@ -77,18 +79,20 @@ def quiet() -> Iterator[None]:
 
     One thread at a time is quiet, since `LOCK` is held: a second thread waits.
     """
-    thread = ThreadPattern(threading.get_ident(), threading.Event())
-    ignored = ("ignore", None, Warning, thread, 0)  # no other form of a filter looks at the thread
+    thread, handle = ThreadPattern(threading.get_ident(), threading.Event()), original(logging.Logger, "handle")
+    ignored: Any = ("ignore", None, Warning, thread, 0)  # no other form of a filter looks at the thread
 
-    def is_heard(record: logging.LogRecord) -> bool:
-        return record.thread != thread.thread or record.name.partition(".")[0] not in SOURCES
+    def heard_again() -> None:
+        if ignored in warnings.filters:  # no `catch_warnings` of another thread removed it
+            warnings.filters.remove(ignored)  # type: ignore[attr-defined]
 
-    with traces_awaited(), ExitStack() as undo:
+    def handled(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if logger.name.partition(".")[0] not in SOURCES:
+            handle(logger, record)
+
+    with traces_awaited(), replaced(logging.Logger, "handle", handled), ExitStack() as undo:
         warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
-        undo.callback(_remove_filter, ignored)
-        for handler in _handlers():
-            handler.addFilter(is_heard)
-            undo.callback(handler.removeFilter, is_heard)
+        undo.callback(heard_again)
         undo.callback(thread.ended.set)
         yield
 
@@ -108,24 +112,6 @@ def traces_awaited() -> Iterator[None]:
         yield
     finally:
         LOCK.release()
-
-
-def _remove_filter(warning_filter: Any) -> None:
-    """Removes a warning filter, if no `catch_warnings` of another thread did so already."""
-    if warning_filter in warnings.filters:
-        warnings.filters.remove(warning_filter)  # type: ignore[attr-defined]
-
-
-def _handlers() -> list[logging.Handler]:
-    """The handlers of the root logger and of the loggers of the tracing libraries."""
-    children = [
-        logger
-        for name, logger in [*logging.Logger.manager.loggerDict.items()]  # other threads may add loggers
-        if isinstance(logger, logging.Logger) and logger.handlers and name.partition(".")[0] in SOURCES
-    ]
-    loggers = [logging.getLogger(), *children]
-    last_resort = [logging.lastResort] if logging.lastResort else []
-    return list(dict.fromkeys([*(handler for logger in loggers for handler in logger.handlers), *last_resort]))
 
 
 TorchCall = Callable[..., Any]
@@ -188,6 +174,24 @@ def ticking_operators(tick: Tick) -> Iterator[None]:
 
     with torch_operators(run):
         yield
+
+
+@contextmanager
+def idle_threads(threads: int | None) -> Iterator[None]:
+    """Gives PyTorch this many threads; None: as many as cores are idle, and no more than it has. It restores them.
+
+    Threads that wait keep their cores busy: beside other processes, two take twice as long as one. InvalidSpec for 0.
+    """
+    import torch
+
+    if threads is not None and threads < 1:
+        raise InvalidSpec(f"threads is {threads}; write 1 or more, or None for as many as cores are idle")
+    before, busy = torch.get_num_threads(), psutil.cpu_percent(0.05, percpu=True)
+    torch.set_num_threads(threads or max(1, min(before, round(sum(1 - each / 100 for each in busy)))))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -82,10 +82,8 @@ def _symbol_sizes(ports: Mapping[str, Any], arrays: Mapping[str, Array], name: s
                 raise InvalidSpec(f"{input_name} has the shape {list(shape)}; {name} takes {_axes(port)}")
             known, source = sizes.setdefault(str(axis), (size, input_name)) if axis else (size, "")
             if not isinstance(axis, int) and known != size:
-                raise InvalidSpec(
-                    f"{input_name} has the shape {list(shape)}, but {axis} is {known} in {source}; "
-                    f"{name} takes {_axes(port)}"
-                )
+                other = f"{axis} is {known} in {source}"
+                raise InvalidSpec(f"{input_name} has the shape {list(shape)}, but {other}; {name} takes {_axes(port)}")
     return sizes
 
 
@@ -95,11 +93,9 @@ def _check_formulas(ports: Mapping[str, Any], arrays: Mapping[str, Array], sizes
         for axis, size in zip(port.shape, arrays[input_name].shape, strict=True):
             names = _terms(axis)
             if names and sizes.keys() >= {*names} and value(axis, sizes) != size:
-                known = ", ".join(f"{symbol}={sizes[symbol]}" for symbol in names)
-                raise InvalidSpec(
-                    f"{input_name} has the shape {list(arrays[input_name].shape)}, and {axis} is "
-                    f"{value(axis, sizes)} for {known}; {name} takes {_axes(port)}"
-                )
+                shape, known = list(arrays[input_name].shape), ", ".join(f"{each}={sizes[each]}" for each in names)
+                must = f"{axis} is {value(axis, sizes)} for {known}"
+                raise InvalidSpec(f"{input_name} has the shape {shape}, and {must}; {name} takes {_axes(port)}")
 
 
 def _terms(axis: Any) -> tuple[str, ...]:

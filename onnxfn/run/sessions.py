@@ -106,9 +106,12 @@ def _content(file: Path) -> bytes | None:
 
 def check_options(file: Path) -> Any:
     """The `onnxruntime.SessionOptions` of a check of an ONNX file."""
+    import torch
+
     options = silent_options()
     # PyTorch and ONNX Runtime compute in turns. Threads that wait without spinning leave the cores to the other.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.intra_op_num_threads = torch.get_num_threads()
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(file.parent))
     options.enable_cpu_mem_arena = False  # it would keep the memory of a case, and the next one has other sizes
     if external_data_names(file):

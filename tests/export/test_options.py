@@ -38,6 +38,7 @@ WRITTEN = {
     "weights": "none",
     "external_data_suffix": ".data",
     "template_cache": "cache",
+    "threads": 1,
 }
 """What is written for each option that is no flag."""
 
@@ -94,7 +95,8 @@ def test_a_request_is_what_its_command_line_asks_for(request):
 @given(requests)
 def test_a_report_says_the_request_without_folders_of_this_machine(request):
     recorded = json.loads(json.dumps(recorded_values(request)))
-    again = request_of(request.checkpoint, request.path, {**recorded, "overwrite": request.overwrite})
+    left_out = {"overwrite": request.overwrite, "threads": request.threads}
+    again = request_of(request.checkpoint, request.path, {**recorded, **left_out})
     assert evolve(again, build=None) == evolve(request, build=None)
 
 

@@ -28,34 +28,16 @@ from operator_faults import OPERATORS, change_output
 from structure_faults import COMPARISONS, MASKS_AND_CACHES, Kind, Site, by_name, floats, random, set_edge
 from value_faults import VALUES, with_element
 
+_OTHERS = (
+    "Add Sub Mul, Sub Add, Mul Div Add, Div Mul, Max Min, Min Max, And Or, Or And, Tanh Sigmoid Identity, "
+    "Sigmoid Tanh HardSigmoid, Sqrt Abs, Exp Softplus, Cos Sin, Sin Cos, Neg Identity, Not Identity, "
+    "Erf Tanh, Softmax Sigmoid LogSoftmax, ReduceMean ReduceSum ReduceMax, ReduceMax ReduceMin, "
+    "ReduceSum ReduceMean, ReduceProd ReduceMax, ArgMax ArgMin, Relu Abs Identity, Log Sqrt, Softplus Relu, "
+    "Equal GreaterOrEqual"
+)
+
 OTHER_OPERATORS: Mapping[str, tuple[str, ...]] = {
-    "Add": ("Sub", "Mul"),
-    "Sub": ("Add",),
-    "Mul": ("Div", "Add"),
-    "Div": ("Mul",),
-    "Max": ("Min",),
-    "Min": ("Max",),
-    "And": ("Or",),
-    "Or": ("And",),
-    "Tanh": ("Sigmoid", "Identity"),
-    "Sigmoid": ("Tanh", "HardSigmoid"),
-    "Sqrt": ("Abs",),
-    "Exp": ("Softplus",),
-    "Cos": ("Sin",),
-    "Sin": ("Cos",),
-    "Neg": ("Identity",),
-    "Not": ("Identity",),
-    "Erf": ("Tanh",),
-    "Softmax": ("Sigmoid", "LogSoftmax"),
-    "ReduceMean": ("ReduceSum", "ReduceMax"),
-    "ReduceMax": ("ReduceMin",),
-    "ReduceSum": ("ReduceMean",),
-    "ReduceProd": ("ReduceMax",),
-    "ArgMax": ("ArgMin",),
-    "Relu": ("Abs", "Identity"),
-    "Log": ("Sqrt",),
-    "Softplus": ("Relu",),
-    "Equal": ("GreaterOrEqual",),
+    first: tuple(others) for first, *others in map(str.split, _OTHERS.split(","))
 }
 """From an operator to others of the same inputs."""
 

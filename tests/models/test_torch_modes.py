@@ -8,12 +8,14 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 
+import psutil
 import pytest
 import torch
 from other_threads import in_another_thread
 from transformers.pytorch_utils import compile_compatible_method_lru_cache
 
-from onnxfn.models.torch_modes import quiet, shapes_alone, stable_sorts
+from onnxfn import InvalidSpec
+from onnxfn.models.torch_modes import idle_threads, quiet, shapes_alone, stable_sorts
 
 
 @pytest.fixture
@@ -56,7 +58,6 @@ def test_warnings_are_not_shown_and_their_settings_are_restored():
         warnings.warn("after", stacklevel=1)
     assert [str(warning.message) for warning in shown] == ["after"]
     assert (list(warnings.filters), warnings.showwarning) == (filters, show)
-    assert not [log_filter for handler in logging.getLogger().handlers for log_filter in handler.filters]
 
 
 def test_warnings_of_another_thread_are_shown():
@@ -78,10 +79,10 @@ def test_a_filter_that_another_thread_restores_afterwards_matches_nothing():
 
 
 def test_filters_are_restored_after_an_error():
-    before = list(warnings.filters), [list(handler.filters) for handler in logging.getLogger().handlers]
+    before = list(warnings.filters), logging.Logger.handle
     with pytest.raises(ZeroDivisionError), quiet():
         raise ZeroDivisionError
-    assert (list(warnings.filters), [list(handler.filters) for handler in logging.getLogger().handlers]) == before
+    assert (list(warnings.filters), logging.Logger.handle) == before
 
 
 def test_many_threads_at_once_restore_the_filters():
@@ -114,6 +115,25 @@ def test_a_table_that_a_model_keeps_has_values_after_a_run_without():
     with shapes_alone():
         assert table(4).shape == (4,)
     assert table(4).tolist() == [0, 1, 2, 3]
+
+
+def test_there_are_as_many_threads_as_idle_cores_and_afterwards_as_many_as_before(monkeypatch):
+    monkeypatch.setattr(psutil, "cpu_percent", lambda *_, **__: [100.0, 3.0, 96.0, 0.0])
+    before = torch.get_num_threads()
+    for own, asked, expected in ((8, None, 2), (1, None, 1), (2, 5, 5)):
+        torch.set_num_threads(own)
+        with idle_threads(asked):
+            assert torch.get_num_threads() == expected
+        assert torch.get_num_threads() == own
+    torch.set_num_threads(before)
+    with pytest.raises(InvalidSpec, match="threads is 0"), idle_threads(0):
+        pass
+
+
+def test_one_thread_is_left_where_no_core_is_idle(monkeypatch):
+    monkeypatch.setattr(psutil, "cpu_percent", lambda *_, **__: [100.0, 100.0])
+    with idle_threads(None):
+        assert torch.get_num_threads() == 1
 
 
 # Equal values keep their order, as in ONNX

@@ -209,10 +209,7 @@ _TABLE = (
         "Export a quantized checkpoint (GPTQ, AWQ, FP8, GGUF, ...) as a model with float weights.",
         libraries=LIBRARIES[:1],
     ),
-    Option(
-        *("adapter", Path, MODEL, "adapter"),
-        "The folder of a LoRA adapter that PEFT wrote; it is merged into the weights.",
-    ),
+    Option("adapter", Path, MODEL, "adapter", "Folder of a LoRA adapter of PEFT, which is merged into the weights."),
     Option(
         *("run", list, MODEL, "runs"),
         "Arguments with which a pipeline runs, such as 'prompt=a cat,height=64,num_inference_steps=2': components "
@@ -255,14 +252,8 @@ _TABLE = (
         "Linear layers for which the graph takes a LoRA adapter as inputs: q_proj, ...; --adapter is then a file for "
         "ONNX Runtime, and is not merged.",
     ),
-    Option(
-        *("expanded_cache", bool, CACHE, SPEC),
-        "Keys and values of all heads as the cache of a model with latent attention, as ORTModel needs them.",
-    ),
-    Option(
-        *("shared_cache", bool, CACHE, SPEC),
-        "Let past and present share one buffer, so that onnxruntime-genai copies no cache.",
-    ),
+    Option("expanded_cache", bool, CACHE, SPEC, "Cache keys and values of all heads, not latent ones, for ORTModel."),
+    Option("shared_cache", bool, CACHE, SPEC, "Past and present share a buffer: onnxruntime-genai copies no cache."),
     Option(
         *("inputs_embeds", bool, GRAPH, SPEC),
         "The graph takes embeddings instead of token ids; the embedding table is a file of its own.",
@@ -283,6 +274,7 @@ _TABLE = (
         "layer at a time, for models larger than memory) or none. Default: whole.",
     ),
     Option("no_check", bool, CHECK, "check", "The same as --check none."),
+    Option("threads", int, CHECK, "threads", "Threads of PyTorch and ONNX Runtime. Default: one for each idle core."),
     Option(
         *("floor", list, CHECK, "floors"),
         "What a quantized or 16-bit variant must reach, such as agreement=0.9 or kl=0.05: agreement, kl (at most), "

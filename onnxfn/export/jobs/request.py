@@ -60,6 +60,7 @@ class ExportRequest:
         dequantize: Whether a quantized checkpoint is exported with float weights.
         trust_remote_code: Whether code of the checkpoint may run.
         library: The library that loads the checkpoint: `transformers`, `sentence_transformers`, `timm` or `diffusers`.
+        threads: The threads of PyTorch and of ONNX Runtime, as for `export`.
         runs: The arguments of each run of a pipeline, as `--run` has them; components without a row are watched in it.
         write: How files are laid out. Default: the layout `hub`.
         build: How graphs are built. None: with the template cache of the user.
@@ -81,6 +82,7 @@ class ExportRequest:
     dequantize: bool = False
     trust_remote_code: bool = False
     library: str = TRANSFORMERS
+    threads: int | None = None
     runs: tuple[str, ...] = field(default=(), converter=as_tuple)
     write: WriteOptions = WriteOptions(layout=HUB)
     build: BuildOptions | None = None
@@ -158,7 +160,7 @@ def command_line(values: Values, checkpoint: str = "MODEL", path: str = "FOLDER"
 
 def recorded_values(request: ExportRequest) -> dict[str, Any] | None:
     """The options of a request on which its files depend, for a report: without folders of this machine."""
-    values = written(evolve(request, overwrite=False))
+    values = written(evolve(request, overwrite=False, threads=None))
     if values is None:
         return None
     named = {name: Path(value).name if name == "adapter" else value for name, value in values.items()}

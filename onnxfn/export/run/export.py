@@ -40,6 +40,7 @@ def export(
     write: WriteOptions = WriteOptions(),
     on_event: OnEvent = ignore,
     timeout: float | None = None,
+    threads: int | None = None,
 ) -> Exported:
     """Writes a PyTorch model as ONNX files and checks them against the model.
 
@@ -89,6 +90,8 @@ def export(
             ends first, so it takes up to a second, longer for larger operators. If ONNX Runtime was loading a file, its
             thread ends by itself, up to a few seconds later.
         timeout: Seconds after which the export is stopped. None: there is no limit.
+        threads: The threads of PyTorch and of ONNX Runtime meanwhile. None: as many as cores are idle at the start, and
+            no more than PyTorch has.
 
     Returns:
         The paths of the files, the plan, the report of the check, and the seconds of each stage. `result(**inputs)`,
@@ -124,7 +127,7 @@ def export(
     """
     check_export_arguments(spec, as_module(model), path, checkpoint)
     of_spec = ExportRequest("", "", spec=spec, dtypes=dtypes, decoders=decoders, adapter=adapter)
-    request = evolve(of_spec, check=check, floors=floors, overwrite=overwrite, write=write)
+    request = evolve(of_spec, check=check, floors=floors, overwrite=overwrite, write=write, threads=threads)
     known = {"config": config, "checkpoint": None if checkpoint is None else read_checkpoint(Path(checkpoint))}
     return export_model(
         request, spec, model, path, build, **known, preprocessor=preprocessor, on_event=on_event, timeout=timeout

@@ -21,7 +21,7 @@ from onnxfn.export.run.planned_files import plan_for_destination
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.models.casting import adapted_copy
 from onnxfn.models.submodules import as_module
-from onnxfn.models.torch_modes import ticking_operators
+from onnxfn.models.torch_modes import idle_threads, ticking_operators
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import write_errors
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
@@ -57,7 +57,8 @@ def export_model(
         input_adapter = request.adapter if spec.target.adapter_inputs else None
         output = output_of(request, build, folder, destination, input_adapter)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
-        with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec):
+        threads = idle_threads(request.threads)
+        with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec), threads:
             with timed("plan", "") as tick, ticking_operators(tick):
                 copied = adapted_copy(model, merged_adapter(spec, request.adapter))
                 of_plan = (config, destination, output.options.layout, request.decoders, request.dtypes)

@@ -16,7 +16,7 @@ from onnxfn.export.run.loaded import Loaded, variant_of
 from onnxfn.export.run.planned_files import other_variants, planned_files
 from onnxfn.models.casting import adapted_copy
 from onnxfn.models.submodules import as_module
-from onnxfn.models.torch_modes import ticking_operators
+from onnxfn.models.torch_modes import idle_threads, ticking_operators
 from onnxfn.run.prompts import export_path
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec
@@ -40,6 +40,7 @@ def validate(
     floors: Floors = DEFAULT_FLOORS,
     on_event: OnEvent = ignore,
     timeout: float | None = None,
+    threads: int | None = None,
 ) -> Report:
     """Compares ONNX files with a PyTorch model, on inputs of sizes that were not traced.
 
@@ -60,6 +61,7 @@ def validate(
         floors: What quantized and 16-bit files must reach, as for `export`.
         on_event: Called with an `Event`, as by `export`. An exception that it raises stops the check.
         timeout: Seconds after which the check is stopped. None: there is no limit.
+        threads: The threads of PyTorch and of ONNX Runtime, as for `export`.
 
     Returns:
         The largest difference of each output over all cases, and the cases.
@@ -88,7 +90,7 @@ def validate(
     check_values(model)
     path, dtypes = export_path(exported), variant_of(exported)
     files = exported if isinstance(exported, Exported) else path
-    with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
+    with stage_timer(limited(on_event, timeout, "the check")) as (timed, _), idle_threads(threads):
         with timed("plan", "") as tick, ticking_operators(tick):
             copied = adapted_copy(model, merged_adapter(spec, adapter))
             folder, planned = planned_files(spec, copied, files, config, decoders=decoders, dtypes=dtypes)

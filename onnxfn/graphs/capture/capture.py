@@ -105,8 +105,7 @@ def tracing(model: Any, part: Part, noted: Noted, tick: Tick = no_tick) -> Itera
 
     Other threads wait: see `LOCK`.
     """
-    torch_name("exporter")  # sets up its loggers, which `quiet` then finds
-
+    torch_name("exporter")
     tick()  # the first import of it takes a quarter of a second
     unchanged, patches = unchanged_eval(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
     own = [dynamic_lengths(model), assertions_hold(noted), noted_conditions(noted), modules_left_by_errors()]
