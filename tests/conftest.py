@@ -13,7 +13,7 @@ from slow_tests import SLOW, is_left_to_sweeps
 
 TESTS = Path(__file__).parent
 
-SLOW_SAMPLE = 100
+SLOW_SAMPLE = 40
 """How many of the slow tests a run without a path keeps."""
 
 FAST = (

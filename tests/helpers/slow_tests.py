@@ -1,10 +1,10 @@
 """Slow tests, and what the default run keeps of them and of the sweeps.
 
 `slow_tests.txt` has the tests that took more than 0.7 s, without the rules of the house. `pytest` without a path runs
-some of them, chosen by the commit, so that over some commits all of them run; with a path it runs all. The list is
-written from a run:
+some of them, chosen by the commit, so that over some commits all of them run; with a path it runs all. The slow tests
+of a run are added to the list; a fixture that several tests share counts for the first of them that runs:
 
-    python -m pytest -q -n 2 --durations 0 --durations-min 0.3 tests > log; python tests/helpers/slow_tests.py log
+    python -m pytest -q -n 2 --durations 0 --durations-min 0.3 > log; python tests/helpers/slow_tests.py log
 """
 
 import re
@@ -56,4 +56,5 @@ def slow_tests(lines: Iterable[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    FILE.write_text("".join(f"{test}\n" for test in slow_tests(Path(sys.argv[1]).read_text().splitlines())))
+    known = SLOW.union(slow_tests(Path(sys.argv[1]).read_text().splitlines()))
+    FILE.write_text("".join(f"{test}\n" for test in sorted(known)))
