@@ -15,9 +15,11 @@ from vector_specs import image_spec
 import onnxfn
 from onnxfn import compose, gives, sized, takes, with_shapes
 from onnxfn.architectures.families.detection import images_without_cases
+from onnxfn.architectures.families.vision import fixed_images
 from onnxfn.check.cases.references import check_cases
 from onnxfn.check.cases.runnable_sizes import runnable_limits
 from onnxfn.export.run.runnable_images import with_runnable_images
+from onnxfn.graphs.capture.trace_conditions import at_other_sizes
 from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.conditions import Condition, range_of
 from onnxfn.specs.errors import CaptureFailed
@@ -167,12 +169,21 @@ def test_images_have_as_many_patches_as_the_windows_of_a_detector_need(model_typ
 def test_texts_are_at_most_as_long_as_the_file_says():
     config = {"vocab_size": 99, "type_vocab_size": 2}
     part = plan(compose(onnxfn.text_encoder, onnxfn.bert_inputs), config).parts[0]
-    lengths = [
-        known_sizes(case.spec, {})["sequence_length"]
-        for case in check_cases(part, limits=[Condition("sequence_length <= 9")])
-    ]
+    every = check_cases(part, limits=[Condition("sequence_length <= 9")])
+    lengths = [known_sizes(case.spec, {})["sequence_length"] for case in every]
     assert max(lengths) == 9
     assert min(lengths) < 9
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_no_case_of_a_check_has_the_sizes_of_a_trace(batch):
+    part = plan(
+        compose(fixed_images, gives("features", "batch_size _"), sized(batch_size=batch)),
+        {"num_channels": 3, "image_size": 8},
+    ).parts[0]
+    traced, tried = known_sizes(at_other_sizes(part).spec, {}), [each.spec for each in check_cases(part)]
+    assert [known_sizes(spec, {})["batch_size"] for spec in tried] == [1, 2]
+    assert traced["batch_size"] == (7 if batch == 7 else 5)
 
 
 def test_an_export_copies_a_model_for_images_once_and_so_does_a_validation(tmp_path):

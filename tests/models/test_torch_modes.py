@@ -118,9 +118,9 @@ def test_a_table_that_a_model_keeps_has_values_after_a_run_without():
 
 
 def test_there_are_as_many_threads_as_idle_cores_and_afterwards_as_many_as_before(monkeypatch):
-    monkeypatch.setattr(psutil, "cpu_percent", lambda *_, **__: [100.0, 3.0, 96.0, 0.0])
-    before = torch.get_num_threads()
-    for own, asked, expected in ((8, None, 2), (1, None, 1), (2, 5, 5)):
+    before, mixed = torch.get_num_threads(), [100.0, 3.0, 96.0, 0.0]
+    for own, asked, busy, expected in ((8, None, mixed, 2), (1, None, mixed, 1), (8, None, [99.0], 1), (2, 5, [], 5)):
+        monkeypatch.setattr(psutil, "cpu_percent", lambda *_, busy=busy, **__: busy)
         torch.set_num_threads(own)
         with idle_threads(asked):
             assert torch.get_num_threads() == expected
@@ -128,12 +128,6 @@ def test_there_are_as_many_threads_as_idle_cores_and_afterwards_as_many_as_befor
     torch.set_num_threads(before)
     with pytest.raises(InvalidSpec, match="threads is 0"), idle_threads(0):
         pass
-
-
-def test_one_thread_is_left_where_no_core_is_idle(monkeypatch):
-    monkeypatch.setattr(psutil, "cpu_percent", lambda *_, **__: [100.0, 100.0])
-    with idle_threads(None):
-        assert torch.get_num_threads() == 1
 
 
 # Equal values keep their order, as in ONNX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.algebra.compose import compose, reads
-from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.dummies import generates, padded
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.tasks.tasks import tasked
@@ -98,7 +98,7 @@ fixed_mel_inputs: ExportSpec = compose(
     takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float"),
     generates("mel", "normal"),
     reads(num_frames="max_source_positions * 2"),
-    sized(batch_size=2),
+    sized_in("one several", batch_size=(2, 1, 2)),
     always(return_dict=True),
     tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
 )

@@ -31,7 +31,7 @@ _image_config = compose(
 )
 """The keys of the number of channels and the image size in the configuration of a model for images."""
 
-fixed_images: ExportSpec = compose(_image_config, pixel_inputs)
+fixed_images: ExportSpec = compose(_image_config, pixel_inputs, sized_in("one several", batch_size=(2, 1, 2)))
 """`pixel_inputs` of a model whose configuration has `num_channels` and `image_size` at its top level."""
 
 # All sides of the cases are prime numbers, so none is a multiple of a stride, and no image is square.

@@ -13,6 +13,7 @@ from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths, symbolic_numbers
 from onnxfn.graphs.capture.several_traces import joined_traces
 from onnxfn.graphs.capture.trace_conditions import (
+    at_other_sizes,
     check_ranges,
     conditions,
     dynamic_size,
@@ -72,7 +73,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
             names the line of the model's source where the trace ended.
     """
     noted: Noted = {}
-    part = with_sizes_as_axes(part)
+    part = at_other_sizes(with_sizes_as_axes(part))
     with tracing(model, part, noted, tick) as called:
         program, ends = any_program(model, part, noted)
         axes = input_sizes(program, part)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from inspect import currentframe
 from typing import Any
 
+from attrs import evolve
+
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture import trace_settings
 from onnxfn.graphs.capture.trace_settings import Evaluated, Noted, note
@@ -20,13 +22,13 @@ from onnxfn.models import patching
 from onnxfn.models.forward import flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.torch_modes import shapes_alone
-from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, fixed_sizes, ranges
 from onnxfn.specs.conditions import Condition, is_condition, is_range, is_true, range_conditions, range_of, symbols_of
 from onnxfn.specs.errors import CaptureFailed, raise_no_memory
-from onnxfn.specs.plan.check_cases import resized
+from onnxfn.specs.plan.check_cases import batch_symbol, cases, in_case, resized
 
 COUNT = "count"
 """The name, in conditions, of a size that depends on values of a tensor."""
@@ -94,6 +96,15 @@ def input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
     tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     pairs = zip(part.inputs.values(), tensors, strict=True)
     return [(symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items()]
+
+
+def at_other_sizes(part: Part) -> Part:
+    """The part with a batch of 5 for its trace if a case of the check has its sizes: no case has those of a trace."""
+    # The sizes of a derived spec are those of its sample.
+    spec, batch, sizes = part.spec, batch_symbol(part.spec), known_sizes(part.spec, {})
+    tried = [known_sizes(in_case(spec, case), {}) for case in cases(spec) if spec.derived is None]
+    is_free = batch in sizes.keys() - fixed_sizes(spec).keys()
+    return evolve(part, spec=resized(spec, {str(batch): 5})) if is_free and sizes in tried else part
 
 
 # Limits

@@ -42,25 +42,17 @@ def simplify(model: Any) -> Any:
     from onnx_ir.passes import PassManager, Sequential, common
     from onnxscript.rewriter import RewritePass
 
+    options = {"shape_inference": True, "input_size_limit": INPUT_LIMIT, "output_size_limit": OUTPUT_LIMIT}
     fold = torch_name("FoldConstantsPass")(
-        shape_inference=True,
-        input_size_limit=INPUT_LIMIT,
-        output_size_limit=OUTPUT_LIMIT,
-        should_fold=lambda node: False if node.op_type == "Resize" else None,
+        **options, should_fold=lambda node: False if node.op_type == "Resize" else None
     )
     rounds = PassManager([fold, RewritePass(_rules()), common.RemoveUnusedNodesPass()], steps=2, early_stop=True)
     passes = Sequential(
-        common.InlinePass(),
-        rounds,
-        common.RemoveUnusedFunctionsPass(),
-        common.RemoveUnusedOpsetsPass(),
+        *(common.InlinePass(), rounds, common.RemoveUnusedFunctionsPass(), common.RemoveUnusedOpsetsPass()),
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-        common.LiftSubgraphInitializersToMainGraphPass(),
-        common.DeduplicateInitializersPass(),
-        common.CommonSubexpressionEliminationPass(),
-        common.RemoveUnusedNodesPass(),
-        common.OutputFixPass(),
-        common.NameFixPass(),
+        *(common.LiftSubgraphInitializersToMainGraphPass(), common.DeduplicateInitializersPass()),
+        *(common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass()),
+        *(common.OutputFixPass(), common.NameFixPass()),
     )
     with pass_errors("the simplification"), np.errstate(all="ignore"):  # a model may have constants that are not finite
         passes(model)

@@ -35,7 +35,8 @@ GELU_OPSET = 20
 
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
     """Operator of torch -> a function that computes it on onnxscript values, for a graph of this opset."""
-    gelu = {torch.ops.aten.gelu.default: opset20.Gelu} if opset >= GELU_OPSET else {}  # torch's table is for opset 18
+    aten = torch.ops.aten
+    gelu = {aten.gelu.default: opset20.Gelu} if opset >= GELU_OPSET else {}  # torch's table is for opset 18
     return {
         **tensor_translations(),
         **gelu,
@@ -43,35 +44,31 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         math.ceil: partial(_whole, op.Ceil),
         math.floor: partial(_whole, op.Floor),
         math.trunc: partial(_whole, op.Identity),
-        torch.ops.aten.addmm.default: _addmm,
-        torch.ops.aten.adaptive_avg_pool1d.default: partial(_adaptive_avg_pool, 1),
-        torch.ops.aten.adaptive_avg_pool2d.default: partial(_adaptive_avg_pool, 2),
-        torch.ops.aten.batch_norm.default: _batch_norm,
-        torch.ops.aten.copy.default: _copy,
-        torch.ops.aten._unsafe_index.Tensor: _index,
-        torch.ops.aten._unsafe_index_put.default: _index_put,
-        torch.ops.aten.flatten.using_ints: _flatten,
-        torch.ops.aten.index.Tensor: _index,
-        torch.ops.aten.index_put.default: _index_put,
-        torch.ops.aten.linear.default: _linear,
+        aten.addmm.default: _addmm,
+        aten.adaptive_avg_pool1d.default: partial(_adaptive_avg_pool, 1),
+        aten.adaptive_avg_pool2d.default: partial(_adaptive_avg_pool, 2),
+        aten.batch_norm.default: _batch_norm,
+        aten.copy.default: _copy,
+        aten.flatten.using_ints: _flatten,
+        **dict.fromkeys((aten.index.Tensor, aten._unsafe_index.Tensor), _index),
+        **dict.fromkeys((aten.index_put.default, aten._unsafe_index_put.default), _index_put),
+        aten.linear.default: _linear,
         # torch's table takes the logarithm of a number that is 0 for -20 in ONNX Runtime
-        torch.ops.aten.log_sigmoid.default: lambda tensor: op.Neg(op.Softplus(op.Neg(tensor))),
-        torch.ops.aten.sym_numel.default: op.Size,
-        torch.ops.aten.unflatten.int: _unflatten,
-        torch.ops.aten.repeat_interleave.self_int: _repeat_interleave,
-        torch.ops.aten.reshape_as.default: lambda tensor, other: op.Reshape(tensor, op.Shape(other)),
+        aten.log_sigmoid.default: lambda tensor: op.Neg(op.Softplus(op.Neg(tensor))),
+        aten.sym_numel.default: op.Size,
+        aten.unflatten.int: _unflatten,
+        aten.repeat_interleave.self_int: _repeat_interleave,
+        aten.reshape_as.default: lambda tensor, other: op.Reshape(tensor, op.Shape(other)),
         # The mean of the slopes, which is random in training alone. torch's table lacks it.
-        torch.ops.aten.rrelu_with_noise_functional.default: lambda tensor, noise, lower=1 / 8, upper=1 / 3, *_, **__: (
+        aten.rrelu_with_noise_functional.default: lambda tensor, noise, lower=1 / 8, upper=1 / 3, *_, **__: (
             op.LeakyRelu(tensor, alpha=(lower + upper) / 2),
             op.Identity(noise),
         ),
-        torch.ops.aten.rsub.Scalar: _rsub,
-        torch.ops.aten.scaled_dot_product_attention.default: _attention,
-        torch.ops.aten.squeeze.default: _squeeze,
-        torch.ops.aten.squeeze.dim: _squeeze,
-        torch.ops.aten.squeeze.dims: _squeeze,
-        torch.ops.aten.where.default: _where,
-        torch.ops.aten.where.Scalar: _where_of_numbers,
+        aten.rsub.Scalar: _rsub,
+        aten.scaled_dot_product_attention.default: _attention,
+        **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _squeeze),
+        aten.where.default: _where,
+        aten.where.Scalar: _where_of_numbers,
     }
 
 
