@@ -139,15 +139,13 @@ def moonshine_streaming_encoder_output(model: Any, tensors: Mapping[str, Any]) -
     The states are copied, since the decoder adds position embeddings to them in place.
     """
     import torch
-    from transformers.models.moonshine_streaming.modeling_moonshine_streaming import (
-        MoonshineStreamingEncoderModelOutput,
-    )
+    from transformers.models.moonshine_streaming import modeling_moonshine_streaming as modeling
 
     states = tensors["last_hidden_state"].clone()
     frames = tensors["attention_mask"].sum(-1, keepdim=True) // model.get_encoder().embedder.frame_len
     indices = torch.arange(states.shape[1], device=states.device)
     mask = (4 * indices - 12 < frames) & (frames > 0)
-    return MoonshineStreamingEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
+    return modeling.MoonshineStreamingEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
 
 
 def parakeet_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
@@ -210,13 +208,9 @@ ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
         "cache_of_layers": lambda model, cache: dynamic_cache_without_config(
             model, {str(number): layer for number, layer in enumerate(cache["layers"])}
         ),
-        **{
-            builder.__name__: builder
-            for builder in (
-                *(dynamic_cache, encoder_decoder_cache, dynamic_cache_without_config, minimax_cache, last_positions),
-                *(moonshine_streaming_encoder_output, parakeet_encoder_output, moonshine_encoder_output),
-            )
-        },
+        **{build.__name__: build for build in (dynamic_cache, encoder_decoder_cache, dynamic_cache_without_config)},
+        **{build.__name__: build for build in (minimax_cache, last_positions, parakeet_encoder_output)},
+        **{build.__name__: build for build in (moonshine_encoder_output, moonshine_streaming_encoder_output)},
     }
 )
 """Name of an argument builder in a spec -> the function."""

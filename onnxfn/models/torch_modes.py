@@ -30,6 +30,9 @@ LOCK = threading.RLock()
 SOURCES = ("torch", "transformers", "onnxscript", "onnx_ir", "onnx")
 """Packages whose logs are dropped."""
 
+THREADS = threading.Lock()
+"""Held by the export that has set how many threads PyTorch has. One beside it leaves the number as it is."""
+
 POLL = 0.2
 """Seconds between two looks at a lock that another thread holds."""
 
@@ -187,11 +190,12 @@ def idle_threads(threads: int | None) -> Iterator[None]:
     if threads is not None and threads < 1:
         raise InvalidSpec(f"threads is {threads}; write 1 or more, or None for as many as cores are idle")
     before, busy = torch.get_num_threads(), psutil.cpu_percent(0.05, percpu=True)
-    torch.set_num_threads(threads or max(1, min(before, round(sum(1 - each / 100 for each in busy)))))
-    try:
+    with ExitStack() as undo:
+        if THREADS.acquire(blocking=False):
+            undo.callback(THREADS.release)
+            undo.callback(torch.set_num_threads, before)
+            torch.set_num_threads(threads or max(1, min(before, round(sum(1 - each / 100 for each in busy)))))
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

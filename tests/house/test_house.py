@@ -35,7 +35,7 @@ BUDGET = {
     "specs": 9_203,
     "architectures": 8_808,
     "weights": 3_147,
-    "models": 1_787,
+    "models": 1_785,
     "graphs": 8_006,
     "run": 1_284,
     "check": 6_288,
