@@ -98,7 +98,7 @@ def promptable_segmentation(
         generates("points", "uniform", low=0.0, high=from_config("image_size")),
         generates("point_labels", "integers", low=0, high=2),
         generates("embeddings", "normal"),
-        sized_in("one several", batch_size=(2, 1, 3), point_batch_size=(3, 1, 8), nb_points_per_image=(2, 1, 7)),
+        sized_in("one several", batch_size=(2, 1, 2), point_batch_size=(3, 1, 8), nb_points_per_image=(2, 1, 7)),
         model_part(IMAGE_ENCODER, pixel_inputs, runs(encoder)),
         model_part(
             MASK_DECODER,
