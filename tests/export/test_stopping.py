@@ -158,16 +158,19 @@ def test_torch_is_watched_only_for_a_listener_or_a_timeout(options, is_watched):
         assert (_get_current_dispatch_mode() is not None) == is_watched
 
 
-def test_events_of_a_stage_come_in_order_with_rising_seconds_and_amounts(tmp_path):
+def test_events_of_a_stage_come_in_order_with_rising_seconds_and_amounts(tmp_path, monkeypatch):
+    """In a step, of which the next amount is known, the amount rises with its calls: as many as in the one before."""
     events = []
-    with stage_timer(events.append) as (timed, seconds), timed("write", "model") as tick:
-        for completed in range(7):
-            tick(completed, 6)
-            time.sleep(0.1)
-    assert [event.status for event in events] == ["start", "progress", "progress", "end"]
-    assert [event.completed for event in events] == [0, 3, 6, 6]
+    monkeypatch.setattr(events_module, "PERIOD", 0.0)
+    with stage_timer(events.append) as (timed, seconds), timed("check", "model") as tick:
+        for amounts in [(0, 2, 0.5), *[()] * 3, (0.5, 2, 1.5), *[()] * 5, (1.5, 2)]:
+            tick(*amounts)
+    assert [event.status for event in events] == ["start", *["progress"] * 11, "end"]
+    assert [event.completed for event in events] == [0, 0, 0, 0, 0, 0.5, 0.75, 1, 1.25, 1.5, 1.5, 1.5, 2]
+    assert [event.remaining is None for event in events] == [True] * 5 + [False] * 8
+    assert events[5].remaining == 3 * events[5].seconds
     assert sorted(event.seconds for event in events) == [event.seconds for event in events]
-    assert seconds["write"] >= events[-1].seconds
+    assert seconds["check"] >= events[-1].seconds
     threads = set()
     onnxfn.export(
         BERT,

@@ -141,19 +141,14 @@ def test_there_are_as_many_threads_as_idle_cores_and_afterwards_as_many_as_befor
 EQUAL = torch.zeros(2, 40, dtype=torch.int32)
 
 
-def test_equal_values_keep_their_order():
-    in_order = torch.arange(40).expand(2, 40)
+def test_values_are_sorted_and_equal_ones_keep_their_order():
+    in_order, values = torch.arange(40).expand(2, 40), torch.randn(3, 50)
     with stable_sorts():
         assert torch.equal(torch.argsort(EQUAL, descending=True), in_order)
         assert torch.equal(EQUAL.argsort(1, True), in_order)
         assert torch.equal(torch.sort(EQUAL, dim=1, stable=False).indices, in_order)
         assert torch.equal(EQUAL.sort(-1, descending=True)[1], in_order)
-    assert torch.equal(torch.argsort(EQUAL, stable=True), in_order)
-
-
-def test_values_are_sorted():
-    values = torch.randn(3, 50)
-    with stable_sorts():
         ordered, indices = values.sort(0, descending=True)
+    assert torch.equal(torch.argsort(EQUAL, stable=True), in_order)
     assert torch.equal(values.gather(0, indices), ordered)
     assert bool((ordered.diff(dim=0) <= 0).all())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -222,12 +223,14 @@ def references(
 ) -> Iterator[Reference]:
     """The reference of each case of a part within limits, computed one by one; then those of other cases.
 
-    PyTorch computes in `dtype`; None is that of the part. `tick` is called with the number of cases that are ready, and
-    of all.
+    PyTorch computes in `dtype`; None is that of the part. `tick` is called with the number of cases that are ready, by
+    their sizes, of all, and of those that are ready after the next. ONNX Runtime runs each case after PyTorch.
     """
     every_case = (*affordable_cases(model, part, real_inputs, limits), *others)
+    work = [0, *accumulate(prod(max(1, size) for size in known_sizes(case.spec, {}).values()) for case in every_case)]
+    ready = [0.0, *((before + after) / 2 * len(every_case) / work[-1] for before, after in pairwise(work))]
     for number, case in enumerate(every_case):
-        tick(number, len(every_case))
+        tick(ready[number], len(every_case), ready[number + 1])
         if reference := possible_reference(model, part, case, dtype):
             yield reference
 

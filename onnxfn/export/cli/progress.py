@@ -136,11 +136,11 @@ def amount(event: Event) -> str:
     is_bytes = event.stage in ("write", "copy", "complete")
     counts = rate = left = ""
     if event.total:
-        sizes = (f"{size / 10**6:.1f}" if is_bytes else str(size) for size in (event.completed, event.total))
+        sizes = (f"{size / 10**6:.1f}" if is_bytes else str(int(size)) for size in (event.completed, event.total))
         counts = f"{'/'.join(sizes)} {'MB' if is_bytes else 'weights' if event.stage == 'load' else 'cases'}"
-    if event.total and event.completed and event.seconds and is_bytes:
+    if event.completed and event.seconds and is_bytes:
         rate = f"{event.completed / 10**6 / event.seconds:.1f} MB/s"
-        minutes, seconds = divmod(round(event.seconds * (event.total / event.completed - 1)), 60)
-        left = f"{minutes}:{seconds:02} left" if event.status == "progress" else ""
+    if event.remaining is not None and event.status == "progress":
+        left = "{}:{:02} left".format(*divmod(round(event.remaining), 60))
     failed = "failed" if event.status == "failure" else ""
     return "  ".join(filter(None, (counts, f"{event.seconds:.1f} s", rate, left, failed)))

@@ -98,15 +98,19 @@ def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, fl
 def _reported(report: OnEvent, stage: str, part: str) -> Iterator[Tick]:
     """Reports the start and the end, or the failure, of what runs inside. Yields the function to call meanwhile."""
     start = last = perf_counter()
-    amounts = (0, 0)
+    amounts: tuple[float, ...] = (0, 0, 0)
+    calls = calls_before = 0
 
     def event(status: EventStatus) -> Event:
-        return Event(stage, part, perf_counter() - start, status, *amounts)
+        completed, total, following = amounts
+        step = min(1.0, calls / calls_before) if calls_before else 0  # a step has as many calls as the one before
+        return Event(stage, part, perf_counter() - start, status, completed + step * (following - completed), total)
 
-    def tick(*completed_and_total: int) -> None:
-        nonlocal last, amounts
-        if completed_and_total:
-            amounts = (completed_and_total[0], completed_and_total[-1])
+    def tick(*new: float) -> None:
+        nonlocal last, amounts, calls, calls_before
+        calls += 1
+        if new:
+            calls, calls_before, amounts = 0, calls if amounts[1] else 0, (*new, new[0])[:3]
         if perf_counter() - last >= PERIOD:
             last = perf_counter()
             report(event("progress"))
@@ -119,5 +123,5 @@ def _reported(report: OnEvent, stage: str, part: str) -> Iterator[Tick]:
     except BaseException:
         report(event("failure"))
         raise
-    amounts = (amounts[1], amounts[1])  # a stage that ends has completed all of it
+    amounts = (amounts[1],) * 3  # a stage that ends has completed all of it
     report(event("end"))

@@ -7,9 +7,11 @@ PyTorch and the graph agree on both sides, the condition does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
 from math import gcd, prod
 
 from attrs import frozen
+from toolz import unique
 
 from onnxfn.specs.conditions import Condition, is_true, numbers_in, symbols_of
 
@@ -228,15 +230,11 @@ def _tries(size: int, marks: Iterable[int]) -> list[int]:
 
 def _nearest(base: Sizes, name: str, fits: Callable[[Sizes], bool], direction: int, marks: Iterable[int]) -> int | None:
     """The nearest size of an axis in a direction that fits."""
-
-    def fits_at(size: int) -> bool:
-        return fits({**base, name: size})
-
     before = base[name]
     for size in _tries(base[name], marks)[::direction]:
         if (size - base[name]) * direction > 0:
-            if fits_at(size):
-                return _bisected(before, size, fits_at)
+            if fits({**base, name: size}):
+                return _bisected(before, size, lambda tried: fits({**base, name: tried}))
             before = size
     return None
 
@@ -251,19 +249,14 @@ def _bisected(misses: int, hits: int, fits_at: Callable[[int], bool]) -> int:
 
 def _distinct(every: Iterable[SizeCase], base: Sizes) -> Iterator[SizeCase]:
     """The cases without those of equal sizes, and of the sizes of the trace."""
-    seen = [dict(base)]
-    for case in every:
-        if dict(case.sizes) not in seen:
-            seen.append(dict(case.sizes))
-            yield case
+    alike = unique((SizeCase("the trace", base), *every), key=lambda case: frozenset(case.sizes.items()))
+    return islice(alike, 1, None)
 
 
 def _primes_above(sizes: Iterable[int]) -> list[int]:
     """A prime above each size, all different."""
     primes: list[int] = []
     for size in sizes:
-        prime = size + 1
-        while prime in primes or any(gcd(prime, each) > 1 for each in range(2, prime)):
-            prime += 1
-        primes.append(prime)
+        above = (each for each in count(size + 1) if all(gcd(each, other) == 1 for other in range(2, each)))
+        primes.append(next(prime for prime in above if prime not in primes))
     return primes

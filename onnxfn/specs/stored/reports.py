@@ -39,7 +39,7 @@ class Event:
             of a part of the pipeline stands before it: `unet/model`.
         seconds: How long the stage has run.
         status: `start`, `progress`, `end` or `failure`.
-        completed: How much of the stage is ready: bytes for `write`, `copy` and `complete`, cases for `check`, else 0.
+        completed: How much of it is ready: bytes of `write`, `copy`, `complete`, cases of `check`, in part too; else 0.
         total: The bytes or cases of the whole stage; 0 where they are not known.
     """
 
@@ -47,8 +47,13 @@ class Event:
     part: str
     seconds: float = 0.0
     status: EventStatus = "start"
-    completed: int = 0
-    total: int = 0
+    completed: float = 0
+    total: float = 0
+
+    @property
+    def remaining(self) -> float | None:
+        """The seconds until the stage ends, if its rest is as fast as it was so far; None if that is not known."""
+        return self.seconds * (self.total / self.completed - 1) if self.completed else None
 
 
 @record
@@ -323,10 +328,10 @@ class Exported:
 
 
 Tick = Callable[..., None]
-"""`tick()` or `tick(completed, total)`: called often while a stage runs. It reports that, and may stop the export."""
+"""`tick()` or `tick(completed, total[, completed_next])`: called while a stage runs. It reports, and may stop it."""
 
 
-def no_tick(completed: int = 0, total: int = 0) -> None:
+def no_tick(completed: float = 0, total: float = 0, following: float = 0) -> None:
     """Reports nothing."""
 
 
