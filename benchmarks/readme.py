@@ -1,4 +1,4 @@
-"""The last results in words: benchmarks/README.md, five figures in README.md, and the rows of every benchmark.
+"""The last results in words: benchmarks/README.md, the figures in README.md, and the rows of every benchmark.
 
 python benchmarks/readme.py             # writes both
 python benchmarks/readme.py --rows      # prints the rows
@@ -18,7 +18,7 @@ from figures import RESULTS, shown, table
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
 MARKS = ("<!-- figures: written by benchmarks/readme.py -->", "<!-- end of figures -->")
-"""The lines of README.md between which the five figures stand."""
+"""The lines of README.md between which the figures stand."""
 
 KEY_FIGURES: Mapping[str, str] = {
     "llama: time of onnxfn / transformers.exporters": "export of a small Llama, time: onnxfn / transformers.exporters",
@@ -28,6 +28,12 @@ KEY_FIGURES: Mapping[str, str] = {
     "llama-1b-bf16, onnxfn float16 unchecked: GB above imports": "1.1 billion parameters to float16, GB of memory",
 }
 """Five requirements, and what README.md calls them."""
+
+WHOLE = "models of real sizes, whole: median of time / Optimum's"
+"""The end of the requirement on whole processes; the number of the models stands before it."""
+
+WORST = 8
+"""How many models README.md names whose whole process is slowest beside Optimum's."""
 
 
 def unchanged(*names: str) -> dict[str, str]:
@@ -206,13 +212,22 @@ def requirement_table(required: Sequence[Mapping[str, Any]]) -> str:
 
 
 def key_figures(results: Mapping[str, Any]) -> str:
-    """The text between the marks of README.md: five figures, and what is required of each."""
+    """The text between the marks of README.md: the figures, what is required of each, and the worst whole processes."""
     known = {requirement["what"]: requirement for requirement in requirements(results)}
+    whole = next(what for what in known if what.endswith(WHOLE))
+    named = {
+        **KEY_FIGURES,
+        whole: f"{whole.removesuffix(WHOLE)}command lines with their check, median: onnxfn / Optimum",
+    }
     rows = [
         {"figure": title, "measured": shown(known[what]["measured"]), "at most": str(known[what]["at most"])}
-        for what, title in KEY_FIGURES.items()
+        for what, title in named.items()
     ]
-    return f"{table(rows)}\n\n[All figures, and what is required of them](benchmarks/README.md)."
+    every = [row for row in results["export_real"]["rows"] if row.get("whole ratio")]
+    worst = sorted(every, key=lambda row: -row["whole ratio"])[:WORST]
+    slowest = ", ".join(f"{row['model']} {shown(row['whole ratio'])}" for row in worst)
+    link = "[All figures, and what is required of them](benchmarks/README.md)."
+    return f"{table(rows)}\n\nSlowest beside Optimum of these command lines: {slowest}.\n{link}"
 
 
 def main() -> None:

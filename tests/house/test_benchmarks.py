@@ -63,7 +63,9 @@ def test_the_tables_are_written_from_the_last_results():
     results = readme.read_results()
     text = readme.benchmarks_readme(results)
     assert [name for name, *_ in readme.TABLES if f"| `{name}` |" not in text] == []
-    assert len(readme.key_figures(results).splitlines()) == len(readme.KEY_FIGURES) + 4
+    assert len(readme.key_figures(results).splitlines()) == len(readme.KEY_FIGURES) + 6
+    worst = max(results["export_real"]["rows"], key=lambda row: row.get("whole ratio") or 0)
+    assert f"command lines: {worst['model']} " in readme.key_figures(results)
     rows = [row for name, _, columns in readme.TABLES for row in readme.section(results[name], columns).splitlines()]
     assert [row for row in rows if row.startswith(("| llama |", "| bert |"))] != []
 
