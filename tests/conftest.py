@@ -5,6 +5,7 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import swept
@@ -16,25 +17,21 @@ TESTS = Path(__file__).parent
 SLOW_SAMPLE = 40
 """How many of the slow tests a run without a path keeps."""
 
-FAST = (
-    "specs",
-    "architectures/test_families.py",
-    "house/test_benchmarks.py",
-    "house/test_house.py",
-    "house/test_import.py",
-    "house/test_private_names.py",
-)
+OF_HOUSE = ("house", "import", "private_names")
+FAST = ("specs", "architectures/test_families.py", *(f"house/test_{name}.py" for name in OF_HOUSE))
 """Folders and files whose tests run without torch: those that `-m fast` chooses."""
 
-NEEDS_TORCH = (
+NOT_FAST = (
     "specs/test_extra_outputs.py",
     "specs/test_fixed_axes.py",
+    "specs/test_hostile_json.py",
+    "specs/test_input_edits.py",
     "specs/test_planning.py",
     "specs/test_real_inputs.py",
     "specs/test_tasks.py",
     "specs/test_token_embeddings.py",
 )
-"""Files of these folders that need torch or transformers, which imports torch."""
+"""Files of these folders that need torch, or transformers, which imports torch; or that take several seconds."""
 
 # As the command line does: threads of PyTorch that wait for work do not spin. PyTorch reads it when they start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -43,7 +40,7 @@ gc.set_threshold(100_000)
 
 # No deadline for an example: a busy machine is slow, and the laws hold all the same.
 settings.register_profile("laws", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fast", settings.get_profile("laws"), max_examples=25)
+settings.register_profile("fast", settings.get_profile("laws"), max_examples=5)
 settings.register_profile("many", settings.get_profile("laws"), max_examples=300)
 settings.register_profile("single", settings.get_profile("laws"), max_examples=1)
 settings.load_profile("laws")
@@ -59,7 +56,7 @@ def seeded():
 def is_fast(path):
     """Whether the tests of a file run without torch."""
     name = path.relative_to(TESTS).as_posix()
-    return any(Path(name).is_relative_to(entry) for entry in FAST) and name not in NEEDS_TORCH
+    return any(Path(name).is_relative_to(entry) for entry in FAST) and name not in NOT_FAST
 
 
 def pytest_addoption(parser):
@@ -145,7 +142,7 @@ def _cache_of_the_module(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _own_cache(_cache_of_the_module, monkeypatch, tmp_path_factory):
     """No test reads the cache of another test or of the user."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{uuid4()}"))
 
 
 @pytest.fixture(scope="module")

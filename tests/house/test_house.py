@@ -3,6 +3,7 @@
 import ast
 import subprocess
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,11 @@ MUTABLE_CONSTRUCTORS = {"dict", "list", "set", "bytearray", "sorted", "defaultdi
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+@cache
+def nodes(source):
+    return tuple(ast.walk(ast.parse(source)))
+
+
 def last_name(node):
     """`c` of `a.b.c`, of `c`, and of `a.c[int]`."""
     match node:
@@ -64,7 +70,7 @@ def last_name(node):
 
 
 def classes(source):
-    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
+    return [node for node in nodes(source) if isinstance(node, ast.ClassDef)]
 
 
 def is_exception(base):
@@ -80,14 +86,14 @@ def inheritance(name, source):
         for base in (*class_.bases, *(keyword.value for keyword in class_.keywords)):
             if not is_exception(base):
                 yield f"{name}:{class_.lineno}: class {class_.name} inherits from {ast.unparse(base)}"
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Call) and last_name(node.func) == "type" and len(node.args) > 1:
             yield f"{name}:{node.lineno}: a class is created by a call of type"
 
 
 def unfrozen(name, source):
     """Every class is a frozen record of attrs, by `frozen` or `record`, exception types excepted."""
-    froms = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    froms = [node for node in nodes(source) if isinstance(node, ast.ImportFrom)]
     known = {alias.name for node in froms if node.module in DECORATORS for alias in node.names}
     for class_ in classes(source):
         decorators = [getattr(node, "func", node) for node in class_.decorator_list]
@@ -99,7 +105,7 @@ def unfrozen(name, source):
 
 def global_statements(name, source):
     """No function rebinds a name of its module."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Global):
             yield f"{name}:{node.lineno}: global {', '.join(node.names)}"
 
@@ -127,7 +133,7 @@ def is_mutable(value):
 
 def mutable_values(name, source):
     """No module and no class has a mutable value."""
-    for node in outside_functions(ast.parse(source)):
+    for node in outside_functions(nodes(source)[0]):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and is_mutable(node.value):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield f"{name}:{node.lineno}: {', '.join(map(ast.unparse, targets))} is mutable"
@@ -161,7 +167,7 @@ def downward_imports(name, source):
         yield f"{name}: {own} is not one of the folders {', '.join(ROOMS)}"
         return
     allowed = (*ROOMS, "__init__") if own in OUTSIDE else ROOMS[: ROOMS.index(own) + 1]
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         for other in imported(node):
             if other not in allowed:
                 yield f"{name}:{node.lineno}: {own} imports {other}, which is not before it"
@@ -175,7 +181,7 @@ def module_name(name):
 def imported_modules(source):
     """The modules of the package that a source imports, also inside functions."""
     modules = {module_name(name) for name in SOURCES}
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -204,7 +210,7 @@ def cycle(graph):
 
 def long_functions(name, source):
     """No function is longer than a screen, its docstring excepted."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, FUNCTIONS):
             lines = node.end_lineno - node.lineno + 1 - docstring_lines(node)
             if lines > LONGEST_FUNCTION:
@@ -232,7 +238,7 @@ VAGUE = frozenset(
 
 def vague_names(name, source):
     """No variable, parameter or function has a name that does not say what it holds."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         match node:
             case ast.Name(id=word, ctx=ast.Store()) | ast.arg(arg=word):
                 pass
@@ -253,7 +259,7 @@ REPORTS_ANY_ERROR = ("export/cli/flags.py", "export/batch/server.py", "export/ba
 
 def swallowed_memory_errors(name, source):
     """What catches every exception raises it again, or asks first whether memory is short."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         is_broad = isinstance(node, ast.ExceptHandler) and (
             node.type is None or BROAD & {last_name(each) for each in ast.walk(node.type)}
         )

@@ -3,7 +3,7 @@
 import pytest
 import strategies as some
 from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from own_processes import printed
 
@@ -19,14 +19,12 @@ def every(changes):
     return (*changes.added, *changes.removed, *changes.changed)
 
 
-@settings(max_examples=50)
 @given(some.specs, some.specs)
 def test_there_are_changes_exactly_if_two_specs_differ(before, after):
     assert bool(every(diff(before, after))) == (before != after)
     assert every(diff(before, before)) == ()
 
 
-@settings(max_examples=50)
 @given(some.specs, some.specs)
 def test_the_changes_back_are_those_there_with_the_two_sides_swapped(before, after):
     there, back = diff(before, after), diff(after, before)
@@ -96,7 +94,6 @@ def test_the_digest_is_the_same_in_another_process(seed):
     assert printed("-c", code, given=to_json(SPEC), PYTHONHASHSEED=seed).split() == [DIGEST, "False"]
 
 
-@settings(max_examples=100)
 @given(some.specs)
 def test_equal_specs_have_equal_digests(spec):
     assert digest(from_json(to_json(spec), trust=some.TRUST)) == digest(spec)
