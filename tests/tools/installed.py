@@ -24,7 +24,7 @@ TESTED_WITH = ("pytest", "hypothesis", "sentencepiece")
 SAMPLE = (
     "tests/architectures/test_private_names.py",
     "tests/graphs/test_capture.py",
-    "tests/export/test_own_modules.py",
+    "tests/export/derive/test_own_modules.py",
     "tests/export/test_cli.py",
     "tests/run/test_generation.py",
     *(

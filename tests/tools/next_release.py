@@ -55,11 +55,11 @@ SAMPLE = {
     "parts": ("architectures/test_every_part.py::test_each_part_agrees_with_pytorch",),
     "derived types": (
         "architectures/test_every_head.py::test_a_head_that_no_row_names_agrees_with_pytorch",
-        "export/test_derive.py",
-        "export/test_derived_outputs.py",
+        "export/derive/test_derive.py",
+        "export/derive/test_derived_outputs.py",
     ),
     "rows": (ROWS,),
-    "captures and checks": ("graphs/test_capture.py", "run/test_generation.py", "export/test_own_modules.py"),
+    "captures and checks": ("graphs/test_capture.py", "run/test_generation.py", "export/derive/test_own_modules.py"),
 }
 """Group -> its tests. The rows are counted for each family."""
 

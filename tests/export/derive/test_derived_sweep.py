@@ -1,6 +1,6 @@
 """Every model type of transformers that has a model and no row: what became of a spec derived from it.
 
-`python -m pytest -m sweep --record tests/export/test_derived_sweep.py` writes `tests/sweeps/derived.json`.
+`python -m pytest -m sweep --record tests/export/derive/test_derived_sweep.py` writes `tests/sweeps/derived.json`.
 """
 
 import re
