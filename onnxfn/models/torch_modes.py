@@ -189,11 +189,11 @@ def idle_threads(threads: int | None) -> Iterator[None]:
 
     if threads is not None and threads < 1:
         raise InvalidSpec(f"threads is {threads}; write 1 or more, or None for as many as cores are idle")
-    before, busy = torch.get_num_threads(), psutil.cpu_percent(0.05, percpu=True)
+    busy = psutil.cpu_percent(0.05, percpu=True)
     with ExitStack() as undo:
         if THREADS.acquire(blocking=False):
             undo.callback(THREADS.release)
-            undo.callback(torch.set_num_threads, before)
+            undo.callback(torch.set_num_threads, before := torch.get_num_threads())  # no longer that of another export
             torch.set_num_threads(threads or max(1, min(before, round(sum(1 - each / 100 for each in busy)))))
         yield
 

@@ -159,7 +159,6 @@ def test_torch_is_watched_only_for_a_listener_or_a_timeout(options, is_watched):
 
 
 def test_events_of_a_stage_come_in_order_with_rising_seconds_and_amounts(tmp_path, monkeypatch):
-    """In a step, of which the next amount is known, the amount rises with its calls: as many as in the one before."""
     events = []
     monkeypatch.setattr(events_module, "PERIOD", 0.0)
     with stage_timer(events.append) as (timed, seconds), timed("check", "model") as tick:

@@ -125,12 +125,14 @@ def test_there_are_as_many_threads_as_idle_cores_and_afterwards_as_many_as_befor
         with idle_threads(asked):
             assert torch.get_num_threads() == expected
         assert torch.get_num_threads() == own
-    first, second = ExitStack(), ExitStack()
-    first.enter_context(idle_threads(3))
-    second.enter_context(idle_threads(4))  # an export beside another
-    first.close()
-    second.close()
-    assert torch.get_num_threads() == 2
+    for ends_meanwhile in (False, True):  # an export beside another, which may end while this one looks for idle cores
+        first, second, other = ExitStack(), ExitStack(), ExitStack()
+        first.enter_context(idle_threads(3))
+        monkeypatch.setattr(psutil, "cpu_percent", lambda *_, ended=(other, first)[ends_meanwhile], **__: ended.close())
+        second.enter_context(idle_threads(4))
+        first.close()
+        second.close()
+        assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
     with pytest.raises(InvalidSpec, match="threads is 0"), idle_threads(0):
         pass

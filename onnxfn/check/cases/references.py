@@ -142,8 +142,7 @@ def affordable_cases(
     model: Any, part: Part, real_inputs: Mapping[str, Array] | None = None, limits: Sequence[Condition] = ()
 ) -> tuple[CheckCase, ...]:
     """The `check_cases` of a part for the lengths that a check of the whole model can afford."""
-    longest, farthest = longest_text(model), farthest_text(model)
-    return check_cases(part, real_inputs, longest=longest, farthest=farthest, limits=limits)
+    return check_cases(part, real_inputs, longest=longest_text(model), farthest=farthest_text(model), limits=limits)
 
 
 def _within_limits(case: Case, longest: int, limits: Sequence[Condition]) -> Case:
@@ -228,13 +227,14 @@ def references(
     their sizes, of all, and of those that are ready after the next. ONNX Runtime runs each case after PyTorch.
     """
     every_case = (*affordable_cases(model, part, real_inputs, limits), *others)
+    return_memory = getattr(CDLL(None), "malloc_trim", int) if sys.platform == "linux" else int
     work = [0, *accumulate(prod(max(1, size) for size in known_sizes(case.spec, {}).values()) for case in every_case)]
     ready = [0.0, *((before + after) / 2 * len(every_case) / work[-1] for before, after in pairwise(work))]
     for number, case in enumerate(every_case):
         tick(ready[number], len(every_case), ready[number + 1])
         if reference := possible_reference(model, part, case, dtype):
             yield reference
-        getattr(CDLL(None), "malloc_trim", int)(0)  # glibc keeps free memory: converted weights leave 1 GB of it
+        return_memory(0)  # glibc keeps what is free: weights that are converted one by one leave 1 GB
 
 
 def possible_reference(model: Any, part: Part, case: CheckCase, dtype: str | None = None) -> Reference | None:
