@@ -308,17 +308,6 @@ IDENTITIES = frozenset({"aten::alias", "aten::detach", "aten::detach_", "aten::l
 CASTS = frozenset({"aten::to.device", "aten::to.dtype", "aten::to.dtype_layout", "aten::to.other", "aten::type_as"})
 """Operators that convert a tensor to another dtype or device."""
 
-SYNONYMS: Mapping[str, str] = MappingProxyType(
-    {
-        "aten::__and__.Tensor": "bitwise_and.Tensor",
-        "aten::__or__.Tensor": "bitwise_or.Tensor",
-        "aten::__xor__.Tensor": "bitwise_xor.Tensor",
-        "aten::max.other": "maximum.default",
-        "aten::min.other": "minimum.default",
-    }
-)
-"""Operator without a translation -> operator with one that computes the same from the same arguments."""
-
 
 def _without_single_parts(graph: Any) -> None:
     """Replaces the only part of a tensor that is split into one by the tensor: ONNX has no sequence of one part."""
@@ -402,8 +391,6 @@ def _rewrite(graph: Any, node: Any) -> None:
             _replace(graph, node, source)
         else:
             node.target, node.args, node.kwargs = torch.ops.aten._to_copy.default, (source,), {"dtype": dtype}
-    elif name in SYNONYMS:
-        node.target = operator.attrgetter(SYNONYMS[name])(torch.ops.aten)
     elif is_mutable(node):
         write_out_of_place(graph, node)
 

@@ -54,7 +54,6 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
         aten._cdist_forward.default: _cdist,
         aten._pdist_forward.default: _pdist,
         aten.bucketize.Tensor: lambda values, boundaries, **named: _searchsorted(boundaries, values, **named),
-        aten.cdist.default: _cdist,
         aten.copysign.Tensor: _copysign,
         aten.cummax.default: partial(_running_extreme, "GreaterOrEqual"),
         aten.cummin.default: partial(_running_extreme, "LessOrEqual"),
@@ -67,7 +66,6 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
         aten.median.dim: _median,
         aten.nanmedian.default: lambda tensor: _nanmedian(_flat(tensor), 0)[0],
         aten.nanmedian.dim: _nanmedian,
-        aten.pdist.default: _pdist,
         aten.put.default: _put,
         aten.scatter_reduce.two: _scatter_reduce,
         aten.searchsorted.Tensor: _searchsorted,
@@ -154,10 +152,10 @@ def _pdist(rows: Any, p: float = 2.0) -> Any:
 MOVING = (
     *("alias.default", "contiguous.default", "copy.default", "flatten.using_ints", "index_select.default"),
     *("repeat_interleave.self_int", "select.int", "select_scatter.default", "slice_scatter.default", "split.Tensor"),
-    *("split_with_sizes.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unbind.int", "unflatten.int"),
-    "unsqueeze.default",
+    *("split_with_sizes.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "sym_size.int", "unbind.int"),
+    *("unflatten.int", "unsqueeze.default"),
 )
-"""Operators that move elements along axes, which are arguments: a complex tensor needs no more than other axes."""
+"""Operators that move elements along axes, or read their size: a complex tensor needs no more than other axes."""
 
 
 def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
@@ -176,7 +174,6 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
         torch.ops.prims.convert_element_type.default: _converted,
         aten._to_copy.default: lambda tensor, dtype=None, **_: _converted(tensor, dtype),
         aten.mul.Tensor: _product,
-        aten.sym_size.int: _size,
         aten.index.Tensor: core.aten_index,
         aten.gather.default: _gather,
         aten.expand.default: lambda tensor, size, **_: core.aten_expand(tensor, [*size, 2]),
@@ -256,12 +253,6 @@ def _is_real_number(value: Any) -> bool:
     """Whether a value cannot be a complex tensor, because it lacks the axis of real and imaginary part."""
     shape = getattr(value, "shape", ())
     return not isinstance(value, complex) and shape is not None and len(shape) == 0
-
-
-def _size(tensor: Any, dim: int = 0) -> Any:
-    """The size of an axis of a complex tensor; torch's table has it for real tensors."""
-    axis = _axis(dim)
-    return op.Squeeze(op.Shape(tensor, start=axis, end=axis + 1 or None))
 
 
 def _median(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
@@ -356,31 +347,28 @@ def _cumprod(tensor: Any, dim: int, dtype: int = -1) -> Any:
     """The product of the elements up to each along an axis; torch decomposes it."""
     default = tensor.dtype if tensor.dtype.is_floating_point() else DataType.INT64
     factors = cast(tensor, default if dtype == -1 else DataType(dtype))
-    if not len(tensor.shape):
-        return op.Identity(factors)
-    axis = dim % len(tensor.shape)
-    unit = scalar(1, factors.dtype)
-    ones = typed(op.Expand(unit, op.Shape(*_first(axis, factors))), factors.dtype)
-    return running(
-        lambda states, elements: [op.Mul(*states, *elements)], [ones], [factors], axis, f"{tensor.name}_product"
-    )[0]
+    return _folded(op.Mul, 1, factors, dim, f"{tensor.name}_product")
 
 
 def _logcumsumexp(tensor: Any, dim: int) -> Any:
     """The logarithm of the sum of the exponentials of the elements up to each; torch's table loses the small ones."""
 
-    def step(states: Sequence[Any], elements: Sequence[Any]) -> Sequence[Any]:
-        larger, smaller = op.Max(*states, *elements), op.Min(*states, *elements)
+    def step(state: Any, element: Any) -> Any:
+        larger, smaller = op.Max(state, element), op.Min(state, element)
         zero = scalar(0.0, tensor.dtype)
         distance = op.Where(op.Equal(larger, smaller), zero, op.Sub(smaller, larger))  # both may be infinite
-        return [op.Add(larger, op.Softplus(distance))]
+        return op.Add(larger, op.Softplus(distance))
 
+    return _folded(step, float("-inf"), tensor, dim, f"{tensor.name}_logsum")
+
+
+def _folded(step: Callable[[Any, Any], Any], start: float, tensor: Any, dim: int, prefix: str) -> Any:
+    """The states after each element along an axis; `step` computes the next from a state and an element."""
     if not len(tensor.shape):
         return op.Identity(tensor)
     axis = dim % len(tensor.shape)
-    lowest = scalar(float("-inf"), tensor.dtype)
-    start = typed(op.Expand(lowest, op.Shape(*_first(axis, tensor))), tensor.dtype)
-    return running(step, [start], [tensor], axis, f"{tensor.name}_logsum")[0]
+    first = typed(op.Expand(scalar(start, tensor.dtype), op.Shape(*_first(axis, tensor))), tensor.dtype)
+    return running(lambda states, elements: [step(*states, *elements)], [first], [tensor], axis, prefix)[0]
 
 
 def _first(axis: int, *tensors: Any) -> list[Any]:

@@ -50,8 +50,10 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         aten.batch_norm.default: _batch_norm,
         aten.copy.default: _copy,
         aten.flatten.using_ints: _flatten,
-        **dict.fromkeys((aten.index.Tensor, aten._unsafe_index.Tensor), _index),
-        **dict.fromkeys((aten.index_put.default, aten._unsafe_index_put.default), _index_put),
+        **dict.fromkeys((aten.index.Tensor, aten._unsafe_index.Tensor), partial(_at_indices, core.aten_index)),
+        **dict.fromkeys(
+            (aten.index_put.default, aten._unsafe_index_put.default), partial(_at_indices, core.aten_index_put)
+        ),
         aten.linear.default: _linear,
         # torch's table takes the logarithm of a number that is 0 for -20 in ONNX Runtime
         aten.log_sigmoid.default: lambda tensor: op.Neg(op.Softplus(op.Neg(tensor))),
@@ -111,39 +113,18 @@ def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:
     return product if bias is None else op.Add(product, bias)
 
 
-def _batch_norm(
-    tensor: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = False,  # noqa: ARG001
-) -> Any:
+def _batch_norm(tensor: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *options: Any) -> Any:
     """A batch norm; torch decomposes it. In training mode it takes the mean and the variance of the batch."""
-    statistics = (None, None) if training else (running_mean, running_var)
+    statistics, (momentum, eps, *_) = (None, None) if training else (mean, variance), options
     return core.aten_native_batch_norm(tensor, weight, bias, *statistics, False, momentum, eps)[0]
 
 
-def _index(tensor: Any, indices: Any) -> Any:
-    """The elements at indices, which may be int32; torch's table takes them for int64."""
-    return core.aten_index(tensor, _in_int64(indices))
-
-
-def _index_put(tensor: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    """A tensor with other elements at indices, which may be int32; torch's table takes them for int64."""
-    return core.aten_index_put(tensor, _in_int64(indices), values, accumulate)
-
-
-def _in_int64(indices: Any) -> list[Any]:
-    """Indices with those in int32 as int64; None stands for all indices of an axis."""
-
-    def is_short(index: Any) -> bool:
-        return bool(getattr(index, "dtype", None) == DataType.INT32)
-
-    return [cast(index, DataType.INT64) if is_short(index) else index for index in indices]
+def _at_indices(function: Callable[..., Any], tensor: Any, indices: Any, *others: Any) -> Any:
+    """What a function of torch's table computes at indices, which may be int32; it takes them for int64."""
+    # None stands for all indices of an axis.
+    is_short = [getattr(index, "dtype", None) == DataType.INT32 for index in indices]
+    in_int64 = [cast(index, DataType.INT64) if short else index for index, short in zip(indices, is_short, strict=True)]
+    return function(tensor, in_int64, *others)
 
 
 def _squeeze(tensor: Any, dim: Any = None) -> Any:
