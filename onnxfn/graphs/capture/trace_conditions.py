@@ -137,7 +137,8 @@ def range_limits(program: Any, part: Part) -> dict[str, Ends]:
     for symbol, size in input_sizes(program, part):
         allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
         if allowed is not None and terms(symbol) == (symbol,):
-            low, high = _ends(allowed)
+            low, upper = int(allowed.lower), str(allowed.upper)
+            high = int(upper) if upper.isdecimal() and int(upper) < UNBOUNDED else None
             is_asked_for = low <= ranges(part.spec).get(symbol, ANY_SIZE)[0] or _excludes(size.node, low - 1)
             limits.setdefault(symbol, (low if is_asked_for else SMALLEST_DYNAMIC_SIZE, high))
     return {name: limit for name, limit in limits.items() if limit[0] > SMALLEST_DYNAMIC_SIZE or limit[1] is not None}
@@ -239,9 +240,3 @@ def _excludes(node: Any, size: int) -> bool:
         return any(each.subs(node.expr, size) == False for each in every if each.free_symbols == {node.expr})  # noqa: E712
     except ZeroDivisionError:  # a guard on a remainder by this size
         return True
-
-
-def _ends(allowed: Any) -> Ends:
-    """The ends of a range of torch."""
-    low, high = int(allowed.lower), str(allowed.upper)
-    return low, int(high) if high.isdecimal() and int(high) < UNBOUNDED else None

@@ -116,8 +116,13 @@ def trace_error(
         where = f" at {listed(lines, most=3)}" if lines else ""
         change = f"use with_shapes(spec, {edit or '...'}), or change the model{where}"
         return FixedSizes(f"{type(model).__name__} fixes {axes}; {change}")
-    small = _small_axes(part, sample)
-    return FixedSizes(small) if small else CaptureFailed(_where_it_failed(model, part, error))
+    if small := _small_axes(part, sample):
+        return FixedSizes(small)
+    text = f"{type(error).__name__}: {first_line(root_cause(error))}"
+    advice = _trace_advice(f"{text} {error}")
+    where = f"{_in_module(_module_path(model, error))} at {_model_line(error)}".strip()
+    of_task = f"{type(model).__name__} could not be traced for {part.spec.task or part.name}"
+    return CaptureFailed(f"{of_task}, {where}: {text}{advice}")
 
 
 def fixed_axes(part: Part, error: BaseException | None) -> list[tuple[int, str, str, str]]:
@@ -144,13 +149,6 @@ def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:
             f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
         )
     return None
-
-
-def _where_it_failed(model: Any, part: Part, error: BaseException) -> str:
-    text = f"{type(error).__name__}: {first_line(root_cause(error))}"
-    advice = _trace_advice(f"{text} {error}")
-    where = f"{_in_module(_module_path(model, error))} at {_model_line(error)}".strip()
-    return f"{type(model).__name__} could not be traced for {part.spec.task or part.name}, {where}: {text}{advice}"
 
 
 def _trace_advice(text: str) -> str:

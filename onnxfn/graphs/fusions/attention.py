@@ -93,7 +93,7 @@ def _masked_scores(value: Any) -> Scores | None:
 
 def _capped_scores(value: Any) -> Scores | None:
     """Scores with or without a softcap, `tanh(scores / cap) * cap`."""
-    operand, cap = _fully_unscaled(value)
+    operand, cap = unscaled(value)
     tanh = producer(operand, "Tanh")
     if tanh is None:
         return _scaled_scores(value, 0.0)
@@ -103,11 +103,11 @@ def _capped_scores(value: Any) -> Scores | None:
 
 def _scaled_scores(value: Any, softcap: float) -> Scores | None:
     """Scores as a product of queries and transposed keys, each of which may be scaled."""
-    operand, scale = _fully_unscaled(value)
+    operand, scale = unscaled(value)
     node = producer(operand, "MatMul")
     if node is None:
         return None
-    (query, query_scale), (key, key_scale) = map(_fully_unscaled, node.inputs)
+    (query, query_scale), (key, key_scale) = map(unscaled, node.inputs)
     scale *= query_scale * key_scale
     transpose = producer(key, "Transpose")
     if transpose is None or scale <= 0 or len(shape_of(key)) != RANK or len(attribute(transpose, "perm", ())) != RANK:
@@ -123,13 +123,6 @@ def _untransposed(transpose: Any) -> Any:
         return transpose.inputs[0]
     output, sizes = transpose.outputs[0], (batch, heads, keys, last)
     return insert_value(transpose, "Transpose", [transpose.inputs[0]], output, sizes, perm=perm)
-
-
-def _fully_unscaled(value: Any) -> tuple[Any, float]:
-    """A value as another one times a number, over any number of nodes."""
-    operand, factor = unscaled(value)
-    source, scale = (value, 1.0) if operand is value else _fully_unscaled(operand)
-    return source, scale * factor
 
 
 # The replacement

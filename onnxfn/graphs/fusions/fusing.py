@@ -60,7 +60,9 @@ def fuse_norms(model: Any) -> Any:
         norm = _norm(node) if is_operator(node, "ReduceMean") else None
         centered = None if norm is None else _centered(norm.x)
         if norm is not None and (has_rms_norm or centered is not None):
-            _replace(norm, centered)
+            scale = norm.scale or filled_constant(model.graph, 1.0, shape_of(norm.x)[-1:], norm.x.dtype)
+            operator, x = ("RMSNormalization", norm.x) if centered is None else ("LayerNormalization", centered)
+            compute_by(norm.output, operator, [x, scale], axis=-1, epsilon=norm.epsilon)
     return model
 
 
@@ -152,13 +154,6 @@ def _scaled_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
     if weight is not None and sizes and shape_of(weight) == sizes and weight.dtype == x.dtype:
         return Norm(x, weight, epsilon, product.outputs[0])
     return None if last_size(x) is None else Norm(x, None, epsilon, output)
-
-
-def _replace(norm: Norm, centered: Any) -> None:
-    graph, sizes = norm.output.producer().graph, shape_of(norm.x)[-1:]
-    scale = norm.scale or filled_constant(graph, 1.0, sizes, norm.x.dtype)
-    operator, x = ("RMSNormalization", norm.x) if centered is None else ("LayerNormalization", centered)
-    compute_by(norm.output, operator, [x, scale], axis=-1, epsilon=norm.epsilon)
 
 
 BROADCASTING = (

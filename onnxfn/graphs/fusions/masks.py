@@ -46,14 +46,10 @@ def _unchanged_mask(node: Any) -> Any:
     if node.op_type == "Expand":
         return node.inputs[0]
     if node.op_type == "And":
-        return next((other_operand(node, value) for value in node.inputs if _is_true(value)), None)
+        constants = [(value, constant_array(value)) for value in node.inputs]
+        is_true = [value for value, array in constants if array is not None and array.size == 1 and array.all()]
+        return other_operand(node, is_true[0]) if is_true else None
     return _gathered_tensor(node) if node.op_type == "GatherND" else None
-
-
-def _is_true(value: Any) -> bool:
-    """Whether a value is a constant of one element, True."""
-    array = constant_array(value)
-    return array is not None and array.size == 1 and array.dtype == bool and bool(array.all())
 
 
 def _gathered_tensor(gather: Any) -> Any:

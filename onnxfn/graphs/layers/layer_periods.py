@@ -195,7 +195,8 @@ def _corresponds(traced: TracedStack, value: Any, other: Any, own: set[Any], cou
         return True  # the second period reads the first, which reads what is before the periods
     layer = layer_of(value, traced.stack, traced.ports)
     if layer is None or layer < traced.stack.head:
-        return value is other or same_constant(value, other)
+        constants = value.const_value, other.const_value
+        return value is other or (None not in constants and _same_tensor(*constants))
     return _same_parameter(traced.stack, value, other) or _same_port(traced, value, other)
 
 
@@ -230,13 +231,8 @@ def same_operation(node: Any, other: Any) -> bool:
     return same and len(list(all_inputs(node))) == len(list(all_inputs(other)))
 
 
-def same_constant(value: Any, other: Any) -> bool:
-    """Whether two values are constants of the graph with the same dtype and the same elements."""
-    are_constants = value.const_value is not None and other.const_value is not None
-    return are_constants and _same_tensor(value.const_value, other.const_value)
-
-
 def _same_tensor(tensor: Any, other: Any) -> bool:
+    """Whether two constants have the same dtype and the same elements."""
     return tensor.dtype == other.dtype and bool(np.array_equal(tensor.numpy(), other.numpy()))
 
 

@@ -101,15 +101,11 @@ def _shortest_stack(path: str, layers: Sequence[Any], values: Sequence[Sequence[
     """The stack of these layers whose trace needs the fewest; None when a trace needs all of them."""
     kinds = _kinds(layers, values)
     periods = range(1, max(1, len(layers) // 2))
-    stacks = [LayerStack(path, len(layers), _layers_before(kinds, period) + 1, period) for period in periods]
+    # After the first layers, each layer has the kind of the layer one period later.
+    unlike = {each: [at for at in range(len(kinds) - each) if kinds[at] != kinds[at + each]] for each in periods}
+    stacks = [LayerStack(path, len(layers), max(unlike[period], default=-1) + 2, period) for period in periods]
     shortest = min(stacks, key=lambda stack: stack.traced_layers, default=None)
     return shortest if shortest is not None and shortest.traced_layers < len(layers) else None
-
-
-def _layers_before(kinds: Sequence[Any], period: int) -> int:
-    """The number of first layers after which each layer has the kind of the layer one period later."""
-    different = [index for index in range(len(kinds) - period) if kinds[index] != kinds[index + period]]
-    return different[-1] + 1 if different else 0
 
 
 def _kinds(layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> list[Any]:

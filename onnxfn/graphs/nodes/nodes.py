@@ -170,16 +170,17 @@ def integers(value: Any) -> tuple[int, ...] | None:
 
 
 def unscaled(value: Any) -> tuple[Any, float]:
-    """`(x, factor)` for a value that one node computes as `x * factor` or `x / divisor`; else `(value, 1.0)`."""
+    """A value as another one times a number, over any number of nodes `x * factor` and `x / divisor`."""
     node = producer(value, "Mul", "Div")
-    if node is None:
+    left, right = (None, None) if node is None else map(scalar, node.inputs)
+    if right is not None and (right or node.op_type == "Mul"):
+        operand, factor = node.inputs[0], right if node.op_type == "Mul" else 1 / right
+    elif left is not None and node.op_type == "Mul":
+        operand, factor = node.inputs[1], left
+    else:
         return value, 1.0
-    left, right = scalar(node.inputs[0]), scalar(node.inputs[1])
-    if node.op_type == "Div":
-        return (node.inputs[0], 1 / right) if right else (value, 1.0)
-    if right is not None:
-        return node.inputs[0], right
-    return (node.inputs[1], left) if left is not None else (value, 1.0)
+    source, scale = unscaled(operand)
+    return source, scale * factor
 
 
 def int_constant(graph: Any, *numbers: int) -> Any:

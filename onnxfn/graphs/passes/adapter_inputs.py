@@ -32,9 +32,10 @@ def add_adapter_inputs(model: Any, layers: Sequence[str]) -> Any:
         layer = "" if slot is None else slot.parameter.removesuffix(".weight")
         if slot is not None and layer != slot.parameter and is_selected(layer, layers):
             products = [_product(layer, value, use.node) for use in value.uses()]
-            (features_in, features_out), rank = _sizes(value, products[0]), f"{layer}.{RANK}"
-            a = _port(model.graph, f"{layer}{SUFFIXES[0]}", value.dtype, (features_in, rank))
-            b = _port(model.graph, f"{layer}{SUFFIXES[1]}", value.dtype, (rank, features_out))
+            is_transposed = products[0].inputs[1] is not value or bool(attribute(products[0], "transB", 0))
+            features_in, features_out = shape_of(value)[::-1] if is_transposed else shape_of(value)
+            a = _port(model.graph, f"{layer}{SUFFIXES[0]}", value.dtype, (features_in, f"{layer}.{RANK}"))
+            b = _port(model.graph, f"{layer}{SUFFIXES[1]}", value.dtype, (f"{layer}.{RANK}", features_out))
             for product in products:
                 _add_branch(product, a, b)
     model.graph.sort()
@@ -63,13 +64,6 @@ def _product(layer: str, weight: Any, node: Any) -> Any:
         problem = f"{node.op_type} reads its weight; name linear layers alone"
         raise CaptureFailed(f"{layer} cannot have the inputs of an adapter: {problem}")
     return product
-
-
-def _sizes(weight: Any, product: Any) -> tuple[int, int]:
-    """The numbers of a layer's input and output features."""
-    rows, columns = shape_of(weight)
-    is_transposed = product.inputs[1] is not weight or bool(attribute(product, "transB", 0))
-    return (columns, rows) if is_transposed else (rows, columns)
 
 
 def _port(graph: Any, name: str, dtype: Any, shape: tuple[int | str, ...]) -> Any:

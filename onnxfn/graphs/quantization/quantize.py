@@ -76,7 +76,9 @@ def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
     if len({read.rows_first for read in reads}) > 1:
         return "products and lookups read it along different axes, so they cannot share its blocks"
     _, shape = _stored(value, reads, rule)
-    if _bytes(rule, shape) >= prod(shape) * value.dtype.itemsize:
+    sizes = {"codes": 1, "scales": 2 if rule.kind == "blocks" else 4, "zero_points": 1}
+    about = sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule))
+    if about >= prod(shape) * value.dtype.itemsize:
         return "its codes and scales would not be smaller"
     return ""
 
@@ -105,12 +107,6 @@ def _stored(value: Any, reads: Sequence[Read], rule: WeightRule) -> tuple[Slot, 
     return evolve(slot, perm=() if perm == (0, 1) else perm), tuple(value.shape)[::-1]  # type: ignore[arg-type]
 
 
-def _bytes(rule: WeightRule, shape: tuple[int, ...]) -> int:
-    """About how many bytes a quantized weight has."""
-    sizes = {"codes": 1, "scales": 2 if rule.kind == "blocks" else 4, "zero_points": 1}
-    return sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule))
-
-
 def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
     """Lets products read quantized weights as a checkpoint stores them.
 
@@ -124,16 +120,12 @@ def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tup
     for value in list(model.graph.initializers.values()):
         slot = slot_of(value)
         weight = None if slot is None or slot.perm != (1, 0) else stored_weight(tensors[slot.parameter])
-        if slot is not None and weight is not None and _only_products_read(value):
+        # It is the right operand of products, and nothing else.
+        are_products = all(is_operator(use.node, "MatMul") and use.idx == 1 for use in value.uses())
+        if slot is not None and weight is not None and are_products and not value.is_graph_output():
             _replace_products(model, value, weight)
             names.append(slot.parameter)
     return import_domain(model), tuple(names)
-
-
-def _only_products_read(value: Any) -> bool:
-    """Whether a value is the right operand of products, and nothing else."""
-    is_operand = all(is_operator(use.node, "MatMul") and use.idx == 1 for use in value.uses())
-    return is_operand and not value.is_graph_output()
 
 
 def _replace_products(model: Any, value: Any, weight: QuantizedWeight) -> None:

@@ -68,10 +68,6 @@ def _matmul_of_blocks(weight: StoredWeight, node: Any) -> None:
     _finish_product(node, insert_value(node, f"{DOMAIN}::{operator}", inputs, *_like(node), **attributes))
 
 
-def _matmul_of_integers(weight: StoredWeight, node: Any) -> None:
-    _finish_product(node, _integer_product(weight, node, "MatMulInteger"))
-
-
 def _conv_of_integers(weight: StoredWeight, node: Any) -> None:
     attributes = {key: each.value for key, each in node.attributes.items()}
     product = _integer_product(weight, node, "ConvInteger", **attributes)
@@ -233,7 +229,9 @@ REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = Ma
     {
         ("blocks", "MatMul"): _matmul_of_blocks,
         ("blocks", "Gather"): _lookup,
-        ("dynamic", "MatMul"): _matmul_of_integers,
+        ("dynamic", "MatMul"): lambda weight, node: _finish_product(
+            node, _integer_product(weight, node, "MatMulInteger")
+        ),
         ("dynamic", "Conv"): _conv_of_integers,
         ("nf4", "MatMul"): _matmul_of_blocks,
     }

@@ -63,7 +63,9 @@ def fingerprint(model: Any, *others: Any) -> str | None:
         packages = dict.fromkeys(name.partition(".")[0] for name in (*modules, *_modules_named_in(others)))
         lines = [json.dumps(to_plain(each), default=repr) for each in others]
         lines += [*package_versions(), *map(_version, packages)]
-        lines += [_config(model), module_bytes(model, _stand_in, lambda *_: False).hex()]
+        config = getattr(model, "config", None)
+        lines += [] if config is None else [f"{_name(type(config))} {_config_text(config)}"]
+        lines.append(module_bytes(model, _stand_in, lambda *_: False).hex())
         for names in (*map(vars, classes), *(vars(sys.modules[module]) for module in modules)):
             lines.extend(_code_lines(names))
     except Exception as error:  # noqa: BLE001 - whatever cannot be written as text, the model is then traced
@@ -147,11 +149,6 @@ def _version(package: str) -> str:
     return "" if package in OWN else f"{package} {version(package)}"
 
 
-def _config(model: Any) -> str:
-    config = getattr(model, "config", None)
-    return "" if config is None else f"{_name(type(config))} {_config_text(config)}"
-
-
 def _config_text(config: Any) -> str:
     """A configuration as JSON, without the keys that no graph depends on."""
     values = config.to_dict() if hasattr(config, "to_dict") else vars(config)
@@ -164,15 +161,12 @@ def _without_ignored_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _without_ignored_keys(each) if isinstance(each, Mapping) else each for name, each in needed.items()}
 
 
-def package_versions() -> list[str]:
-    """The versions of the packages that build graphs and of Python, and a digest of onnxfn's own source."""
-    return [*(f"{name} {version(name)}" for name in VERSIONED), f"python {sys.version}", _own_source()]
-
-
 @cache
-def _own_source() -> str:
-    """A digest of onnxfn's source files: another version of onnxfn may build another graph."""
-    return hashlib.sha256(b"".join(file.read_bytes() for file in source_files())).hexdigest()
+def package_versions() -> tuple[str, ...]:
+    """The versions of the packages that build graphs and of Python, and a digest of onnxfn's own source."""
+    # Another version of onnxfn may build another graph.
+    own_source = hashlib.sha256(b"".join(file.read_bytes() for file in source_files())).hexdigest()
+    return (*(f"{name} {version(name)}" for name in VERSIONED), f"python {sys.version}", own_source)
 
 
 def source_files() -> list[Path]:

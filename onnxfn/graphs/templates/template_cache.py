@@ -131,16 +131,11 @@ def _own_bytes(file: Path) -> bytes:
     descriptor = os.open(file, os.O_RDONLY | _OPEN_FLAGS)
     with os.fdopen(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
+        has_owner = hasattr(os, "geteuid")  # else files have no POSIX owner
+        is_own = not has_owner or (status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+        if not stat.S_ISREG(status.st_mode) or not is_own:
             raise PermissionError(file)
         return stream.read()
-
-
-def _is_own(status: os.stat_result) -> bool:
-    """Whether a file belongs to this user and nobody else may write it; always, where files have no POSIX owner."""
-    if not hasattr(os, "geteuid"):
-        return True
-    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _digest_line(file: Path, content: bytes) -> bytes:
