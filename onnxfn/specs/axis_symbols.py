@@ -77,11 +77,6 @@ def is_fixed(axis: AxisFacts) -> bool:
     return axis.low is not None and axis.low == axis.high
 
 
-def ends(axis: Any) -> tuple[int, int]:
-    """The smallest and the largest size of an axis in numbers."""
-    return axis.low or 0, UNBOUNDED if axis.high is None else axis.high
-
-
 def traced_sizes(spec: Any) -> dict[str, int]:
     """`{axis symbol: size in dummy tensors}` of a spec or a case, where it is a number."""
     return {axis.name: axis.size for axis in spec.axes if isinstance(axis.size, int)}
@@ -94,7 +89,8 @@ def fixed_sizes(spec: Any) -> dict[str, int]:
 
 def ranges(spec: Any) -> dict[str, tuple[int, int]]:
     """`{axis symbol: (smallest, largest size)}` of the dynamic axes of a planned spec that have a range."""
-    return {axis.name: ends(axis) for axis in spec.axes if axis.low != axis.high}
+    moving = (axis for axis in spec.axes if axis.low != axis.high)
+    return {axis.name: (axis.low or 0, UNBOUNDED if axis.high is None else axis.high) for axis in moving}
 
 
 def new_names(spec: Any) -> dict[str, str]:
@@ -112,7 +108,9 @@ def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
     [batch_size, past + N]
     """
     if isinstance(value, AxisMap):
-        return AxisMap(tuple(_renamed(axis, new) if axis.kind == "dynamic" else axis for axis in value.axes))
+        words = [(axis, [new.get(word, word) for word in axis.symbol.split()]) for axis in value.axes]
+        axes = (evolve(axis, symbol=" ".join(own)) if axis.kind == "dynamic" else axis for axis, own in words)
+        return AxisMap(tuple(axes))
     if isinstance(value, tuple):
         changed_items = tuple(with_symbols(item, new) for item in value)
         return joined_axes(changed_items) if all(isinstance(item, AxisFacts) for item in value) else changed_items
@@ -136,10 +134,6 @@ def symbols_in(value: Any) -> Iterator[str]:
     elif has(type(value)):
         for each in fields(type(value)):
             yield from symbols_in(getattr(value, each.name))
-
-
-def _renamed(axis: Any, new: Mapping[str, str]) -> Any:
-    return evolve(axis, symbol=" ".join(new.get(word, word) for word in axis.symbol.split()))
 
 
 def graph_axes(spec: Any, tensor: Any) -> AxisMap:

@@ -139,12 +139,9 @@ def _join(attribute: Any) -> Callable[..., Any]:
         return JOINS[attribute.metadata["join"]]
     if isinstance(attribute.default, Named):
         return named
-    return group if has(type(attribute.default)) else _last
-
-
-def _last(*values: Any) -> Any:
-    """The last value that is not None, if any."""
-    return next((value for value in reversed(values) if value is not None), None)
+    if has(type(attribute.default)):
+        return group
+    return lambda *values: next((value for value in reversed(values) if value is not None), None)
 
 
 def reads(**sources: Source) -> ExportSpec:

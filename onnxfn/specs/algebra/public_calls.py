@@ -192,6 +192,4 @@ def _outside(traceback: TracebackType | None) -> TracebackType | None:
     return TracebackType(others, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 
 
-@cache
-def _types(function: Callable[..., Any]) -> Mapping[str, Any]:
-    return MappingProxyType(get_type_hints(function))
+_types = cache(get_type_hints)

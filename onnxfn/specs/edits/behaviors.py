@@ -186,13 +186,10 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
         raise InvalidSpec(f"choose the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
     overlay = known[behavior]
     own = _as_files(evolve(spec, parts=evolve(spec.parts, behaviors=())), STEMS.get(behavior, behavior))
-    return compose(_without_tensors(own) if overlay.call.submodule else own, overlay)
-
-
-def _without_tensors(spec: ExportSpec) -> ExportSpec:
-    """The spec without inputs, outputs, and constants in place of inputs."""
-    constants = tuple(constant for constant in spec.call.constants if constant.axes is None)
-    return evolve(spec, inputs=(), outputs=(), call=evolve(spec.call, constants=constants))
+    if overlay.call.submodule:  # without inputs, outputs, and constants in place of inputs
+        constants = tuple(constant for constant in own.call.constants if constant.axes is None)
+        own = evolve(own, inputs=(), outputs=(), call=evolve(own.call, constants=constants))
+    return compose(own, overlay)
 
 
 def _with_cache(view: ExportSpec, past: Past, *, returned: Callable[[CacheRow], bool]) -> ExportSpec:

@@ -185,15 +185,11 @@ def _hidden_state_axes(spec: ExportSpec) -> AxisMap:
         next((output.axes for output in inner.outputs if output.name == "last_hidden_state"), None)
         for inner in (spec, *features)
     )
-    tokens = next((tensor.axes for tensor in spec.inputs if tensor.forward_path[-1] in TOKENS), None)
-    candidates = (own, None if tokens is None else _axes_of_tokens(tokens), *others)
-    return next((axes for axes in candidates if axes is not None), axis_map(UNNAMED))
-
-
-def _axes_of_tokens(tokens: AxisMap) -> AxisMap:
-    """The axes of the hidden states of tokens; with choices, each choice is a row of the batch."""
-    words = pattern(AxisMap(tuple(axis for axis in tokens.axes if axis.kind == "dynamic"))).split()
-    return axis_map(f"{'*'.join(words[:-1])} {words[-1]} _" if len(words) > 1 else UNNAMED)
+    tokens = [tensor.axes.axes for tensor in spec.inputs if tensor.forward_path[-1] in TOKENS][:1]
+    words = [pattern(AxisMap(tuple(axis for axis in axes if axis.kind == "dynamic"))).split() for axes in tokens]
+    # With choices, each choice is a row of the batch.
+    of_tokens = [axis_map(f"{'*'.join(each[:-1])} {each[-1]} _" if len(each) > 1 else UNNAMED) for each in words]
+    return next((axes for axes in (own, *of_tokens, *others) if axes is not None), axis_map(UNNAMED))
 
 
 def _batch_and_length(axes: AxisMap) -> tuple[str, str]:

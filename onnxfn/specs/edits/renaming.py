@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import evolve
@@ -12,7 +12,6 @@ from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import LAYER
 from onnxfn.specs.edits.tensors import unknown_tensor
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.records import CacheRow
 
 
 @as_edit
@@ -61,18 +60,15 @@ def _with_names(spec: ExportSpec, names: Mapping[str, str]) -> ExportSpec:
         return names.get(name, name)
 
     mask, order = spec.check.mask_input, spec.target.input_order
+    outputs = ((row, row.output_name and new(row.output_name)) for row in spec.cache.rows)
+    rows = (evolve(row, input_name=new(row.input_name), output_name=to, after=new(row.after)) for row, to in outputs)
     links = (evolve(link, input=new(link.input), output=new(link.output)) for link in spec.parts.links)
     return evolve(
         spec,
         inputs=tuple(map(renamed_tensor, spec.inputs)),
         outputs=tuple(map(renamed_tensor, spec.outputs)),
-        cache=evolve(spec.cache, rows=tuple(_renamed_row(row, new) for row in spec.cache.rows)),
+        cache=evolve(spec.cache, rows=tuple(rows)),
         check=evolve(spec.check, mask_input=new(mask)) if mask else spec.check,
         parts=evolve(spec.parts, links=tuple(links)),
         target=evolve(spec.target, input_order=order and tuple(map(new, order))),
     )
-
-
-def _renamed_row(row: CacheRow, new: Callable[[str], str]) -> CacheRow:
-    output = None if row.output_name is None else new(row.output_name)
-    return evolve(row, input_name=new(row.input_name), output_name=output, after=new(row.after))

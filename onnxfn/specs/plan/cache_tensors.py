@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from attrs import evolve
@@ -15,7 +16,7 @@ from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.caches import LAYER, NEXT, PAST
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened
-from onnxfn.specs.records import CacheRow, InputSpec, OutputSpec, Source
+from onnxfn.specs.records import InputSpec, OutputSpec, Source
 
 WIDTH_STEP = 8
 """The width of a head is a multiple of this number for the GroupQueryAttention of ONNX Runtime 1.31."""
@@ -48,8 +49,9 @@ def unshared_reason(spec: PlannedSpec) -> str:
 
 
 def cache_tensors(spec: ExportSpec, config: Snapshot) -> Iterator[tuple[InputSpec, OutputSpec | None]]:
-    """The cache, layer by layer: each tensor as an input, and as an output, if the graph returns it."""
-    for layer, row in _rows(spec, config):
+    """The cache, by layers and then rows: each tensor as an input, and as an output, if the graph returns it."""
+    rows = [(layer, row) for row in spec.cache.rows for layer in _layers(spec, config, row.layers, row.name)]
+    for layer, row in sorted(rows, key=itemgetter(0)):
         name, path = _in_layer(row.input_name, layer), _path(row.input_path, layer, str)
         past = InputSpec(name, row.input_axes, "past_states", "float", path, layer=layer)
         present: OutputSpec | None = None
@@ -87,16 +89,6 @@ def needed_value(spec: ExportSpec, config: Snapshot, source: int | Source, where
         return read_config(spec.normalizer, config, source)
     except MissingValue as problem:
         raise MissingValue(f"{where} of {spec.name or 'this spec'}: {problem}") from None
-
-
-def _rows(spec: ExportSpec, config: Snapshot) -> list[tuple[int, CacheRow]]:
-    """Each layer with each row that it has, in the order of layers, then of rows."""
-    rows = [
-        (layer, index, row)
-        for index, row in enumerate(spec.cache.rows)
-        for layer in _layers(spec, config, row.layers, row.name)
-    ]
-    return [(layer, row) for layer, _, row in sorted(rows, key=lambda entry: entry[:2])]
 
 
 def _layers(spec: ExportSpec, config: Snapshot, source: Source, name: str) -> Sequence[int]:

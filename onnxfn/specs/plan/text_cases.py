@@ -149,8 +149,13 @@ def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...
     generators = {generator.name: generator for generator in spec.dummies.generators}
     mask_names = {mask.generator for mask in masks.values()}
     padded = [case for case in cases(spec) if {"left", "right"} & {*_paddings(case.dummies, mask_names)}]
-    base = max(padded or cases(spec), key=lambda case: _suitability(spec, case, replaced[0]))
-    sides = _sides(spec, mask_names)
+
+    def suitability(case: Case) -> tuple[int, int]:
+        """Greater for a case with more texts, three at most; then for a shorter past, as its texts are complete."""
+        sizes = _sizes(spec, case)
+        return min(shape(replaced[0].axes, sizes)[0], 3), -sum(sizes[past] for past in past_lengths(spec))
+
+    base, sides = max(padded or cases(spec), key=suitability), _sides(spec, mask_names)
     special = [_special_ids(generators[ids.generator], ids, masks[ids.name], facts) for ids in replaced]
     masked = [_mixed_mask(generators[name], sides) for name in sorted(mask_names)]
     inputs = tuple(evolve(ids, generator=f"special {ids.name}") for ids in replaced)
@@ -211,12 +216,6 @@ def _sides(spec: PlannedSpec, masks: Iterable[str]) -> tuple[str, ...]:
 
 def _paddings(dummies: Dummies, masks: Iterable[str]) -> list[str]:
     return [dict(each.arguments).get("padding", "right") for each in dummies.generators if each.name in masks]
-
-
-def _suitability(spec: PlannedSpec, case: Case, ids: InputSpec) -> tuple[int, int]:
-    """Greater for a case with more texts, three at most; then for one with a shorter past, whose texts are complete."""
-    sizes = _sizes(spec, case)
-    return min(shape(ids.axes, sizes)[0], 3), -sum(sizes[past] for past in past_lengths(spec))
 
 
 # Long texts

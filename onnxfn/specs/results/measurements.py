@@ -219,18 +219,14 @@ def _row(report: Any, part: str, measures: Sequence[str]) -> tuple[str, ...]:
     measured = [each for each in report.measurements if each.part == part]
     passed = all(each.passed for each in (*differences, *measured))
     error = f"{max(each.max_rel for each in differences):.1e}" if differences else ""
-    values = (_worst_value([each for each in measured if _column(each) == name]) for name in measures)
+    values = []  # the worst of each measure; empty without values
+    for name in measures:
+        of_column = [each for each in measured if _column(each) == name]
+        worst = max if any(each.measure == "kl" for each in of_column) else min
+        values.append(rounded(worst((each.value for each in of_column), default=None)))
     return (f"{part}.onnx", STATUS[passed], error, *values)
 
 
 def _column(measurement: Measurement) -> str:
     """The measure of a measurement; greedy tokens have a separate column, because they have no floor."""
     return measurement.output if measurement.floor is None else measurement.measure
-
-
-def _worst_value(measurements: Sequence[Measurement]) -> str:
-    """The worst value of a measure; empty without values."""
-    if not measurements:
-        return ""
-    values = [each.value for each in measurements]
-    return rounded(max(values) if measurements[0].measure == "kl" else min(values))

@@ -116,22 +116,18 @@ def report_sections(report: Any) -> Sections:
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
         for group in layer_groups(names)
     ]
+    # The number of outputs for each reference, and the bound of an error: see check/verdict.
+    counts = Counter(reference for difference in report.differences for reference in difference.references)
+    why = {each: next((reason for words, reason in WHY_ALLOWED.items() if words in each), "") for each in counts}
     return [
         ("findings", [(finding,) for finding in report.findings]),
         (BY_SECTIONS, section_rows(report.sections)),
         ("ONNX Runtime against PyTorch", with_heads(head, rows)),
-        ("compared with", _reference_rows(report.differences)),
+        ("compared with", [(each, counted(count, "outputs"), why[each]) for each, count in counts.items()]),
         ("measured against PyTorch in float32", measured_rows(report.measurements)),
         ("not checked", [(name,) for name in report.unchecked]),
         ("cases", [(case,) for case in report.cases]),
     ]
-
-
-def _reference_rows(differences: Sequence[Any]) -> Rows:
-    """The references of outputs, the number of outputs for each, and the bound of an error: see check/verdict."""
-    counts = Counter(reference for difference in differences for reference in difference.references)
-    why = {each: next((reason for words, reason in WHY_ALLOWED.items() if words in each), "") for each in counts}
-    return [(each, counted(count, "outputs"), why[each]) for each, count in counts.items()]
 
 
 def exported_sections(exported: Any) -> Sections:

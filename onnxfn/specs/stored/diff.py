@@ -143,14 +143,11 @@ def _once_for_tasks(changes: tuple[Change, ...]) -> tuple[Change, ...]:
         is_of_task = first == "tasks" and dot  # `tasks.ner.spec.outputs` is `.spec.outputs` of `ner`
         key = evolve(change, path=f".{rest}" if is_of_task else change.path)
         tasks.setdefault(key, []).append(name if is_of_task else "")
-    return tuple(evolve(change, path=f"{_written_tasks(names)}{change.path}") for change, names in tasks.items())
-
-
-def _written_tasks(names: list[str]) -> str:
-    """The start of the path of a change that these tasks share; nothing for a change outside of tasks."""
-    if names == [""]:
-        return ""
-    return f"tasks.{names[0]}" if len(names) == 1 else f"tasks.{{{', '.join(sorted(names))}}}"
+    several = {
+        change: f"{{{', '.join(sorted(names))}}}" if len(names) > 1 else names[0] for change, names in tasks.items()
+    }
+    starts = {change: f"tasks.{names}" if names else "" for change, names in several.items()}
+    return tuple(evolve(change, path=f"{starts[change]}{change.path}") for change in tasks)
 
 
 def _is_compared_by_field(value: Any) -> bool:
