@@ -32,13 +32,13 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_203,
+    "specs": 9_159,
     "architectures": 8_808,
     "weights": 3_147,
     "models": 1_785,
-    "graphs": 8_006,
+    "graphs": 7_904,
     "run": 1_284,
-    "check": 6_288,
+    "check": 6_227,
     "export": 12_172,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""

@@ -151,8 +151,11 @@ def first_wrong(
     the first tensor is wrong from which no later right tensor is computed.
     """
     unused = _unused(tensors, values)
-    for index in _wrong_results(tensors):
-        if index in unused or _is_another(tensors[index], values, counterpart):
+    wrong_calls = {each.tensor.call for each in tensors if each.value is None and not each.tensor.is_result}
+    for index, each in enumerate(tensors):
+        is_result_of_leaf = each.value is None and each.tensor.is_result and each.tensor.is_of_leaf
+        has_right_inputs = bool(each.weights) and each.tensor.call not in wrong_calls
+        if is_result_of_leaf and has_right_inputs and (index in unused or _is_another(each, values, counterpart)):
             return index
     return _source(tensors, min(unused)) if unused else None
 
@@ -169,14 +172,6 @@ def _unused(tensors: Sequence[MatchedTensor], values: GraphValues) -> set[int]:
         elif each.tensor.output or (own and not (own <= later if each.tensor.is_result else own & later)):
             unused.add(index)
     return unused
-
-
-def _wrong_results(tensors: Sequence[MatchedTensor]) -> list[int]:
-    """The indices of results without an equal value, of leaves with weights and right inputs."""
-    wrong = [(index, each) for index, each in enumerate(tensors) if each.value is None]
-    wrong_calls = {each.tensor.call for _, each in wrong if not each.tensor.is_result}
-    leaves = [(index, each) for index, each in wrong if each.tensor.is_result and each.tensor.is_of_leaf]
-    return [index for index, each in leaves if each.weights and each.tensor.call not in wrong_calls]
 
 
 def _is_another(each: MatchedTensor, values: GraphValues, counterpart: Callable[[MatchedTensor], TensorPair]) -> bool:

@@ -10,7 +10,7 @@ from onnxfn.check.cases.references import Reference, symbol_sizes
 from onnxfn.graphs.passes.adapter_inputs import SUFFIXES
 from onnxfn.specs.algebra.dummies import Array, graph_dtype
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
-from onnxfn.specs.axes import Axis, solve_for_name, symbols, terms, value
+from onnxfn.specs.axes import solve_for_name, symbols, terms, value
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import listed
 from onnxfn.specs.records import InputSpec, OutputSpec
@@ -80,7 +80,9 @@ def _tensor_findings(spec: PlannedSpec, tensor: InputSpec | OutputSpec, declared
         yield f"{tensor.name!r} has {len(sizes)} axes in the file, but {len(axes)} in the plan"
         return
     for index, (size, axis, actual) in enumerate(zip(sizes, axes, array.shape, strict=True)):
-        actual_size, planned = size.dim_param or size.dim_value, _planned_size(axis, actual)
+        # The size of an axis `_` comes from an actual array.
+        fixed = actual if axis.kind == "unspecified" else axis.symbol
+        actual_size, planned = size.dim_param or size.dim_value, fixed if axis.kind == "dynamic" else int(fixed)
         if actual_size != planned:
             yield f"axis {index} of {tensor.name!r} is {actual_size} in the file, but {planned} in the plan"
 
@@ -97,13 +99,6 @@ def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> 
     # A model in half precision may return numbers in single precision.
     own = (graph_dtype(spec, input_.kind) for input_ in spec.inputs if "float" in input_.kind)
     return tuple(dict.fromkeys((graph_dtype(spec, "float"), "float32", *own)))
-
-
-def _planned_size(axis: Axis, actual: int) -> str | int:
-    """The symbol of a dynamic axis, and the size of any other. The size of an axis `_` comes from an actual array."""
-    if axis.kind == "dynamic":
-        return axis.symbol
-    return actual if axis.kind == "unspecified" else int(axis.symbol)
 
 
 def _differs(symbol: str, size: int, sizes: dict[str, int]) -> bool:

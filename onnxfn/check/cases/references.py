@@ -274,21 +274,15 @@ def case_inputs(
     if not any(sizes[past] for past in pasts):
         return inputs
     # With padding only where the mask hides tokens of the past: a recurrent layer has another state after padding.
-    of_prompt = spec if _has_padding_in_past(spec, inputs) else with_dummies(spec, padded("none"))
+    masks = [input_ for input_ in spec.inputs if input_.name == spec.check.mask_input]
+    in_past = [inputs[mask.name][:, : sizes[past]] for mask in masks for past in pasts if past in names(mask.axes)]
+    of_prompt = with_dummies(spec, padded("none")) if all(mask.all() for mask in in_past) else spec
     of_pasts = {new: sizes[past] for past, new in pasts.items()}
     prompt = dummies(of_prompt, {**sizes, **dict.fromkeys(pasts, 0), **of_pasts}, seed=seed)
     arrays = _torch_outputs(model, part, prompt, dtype)
     outputs = dict(zip((output.name for output in spec.outputs), arrays, strict=True))
     past = {each.input: outputs[each.output].astype(inputs[each.input].dtype) for each in spec.feedback}
     return inputs | past
-
-
-def _has_padding_in_past(spec: PlannedSpec, inputs: Mapping[str, Array]) -> bool:
-    """Whether the padding mask of a case is 0 for a token of the past."""
-    masks = [input_ for input_ in spec.inputs if input_.name == spec.check.mask_input]
-    sizes = known_sizes(spec, {})
-    pasts = [(mask.name, sizes[past]) for mask in masks for past in past_lengths(spec) if past in names(mask.axes)]
-    return any(not inputs[mask][:, :length].all() for mask, length in pasts)
 
 
 def symbol_sizes(spec: PlannedSpec, inputs: Mapping[str, Array]) -> dict[str, int]:

@@ -62,7 +62,9 @@ def runnable_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Conditi
             limits += range_conditions(name, base[name], base[name])
             continue
         with_earlier = [other for other in others if [*base].index(other) < number]
-        limits += [_difference(base, other, name) for other in with_earlier]
+        pairs = ((other, base[name] - base[other]) for other in with_earlier)
+        differences = ((other, f" {'+' if more > 0 else '-'} {abs(more)}" if more else "") for other, more in pairs)
+        limits += [Condition(f"{name} == {other}{more}") for other, more in differences]
         if not with_earlier and step > 1:
             limits.append(Condition(f"{name} % {step} == {base[name] % step}"))
         free |= {} if others else {name: step}
@@ -105,12 +107,6 @@ def _least(base: Sizes, steps: Sizes, runs: Callable[[Sizes], bool]) -> Sizes:
         for part in range(PARTS, -1, -1)
     )
     return next(sizes for sizes in between if runs({**base, **sizes}))
-
-
-def _difference(base: Sizes, first: str, second: str) -> Condition:
-    """That the sizes of two axes differ by as much as in `base`."""
-    more = base[second] - base[first]
-    return Condition(f"{second} == {first} {'+' if more > 0 else '-'} {abs(more)}" if more else f"{second} == {first}")
 
 
 def with_limits(spec: PlannedSpec, limits: Sequence[Condition]) -> PlannedSpec:

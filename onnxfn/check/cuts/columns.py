@@ -90,9 +90,10 @@ def _matrix(name: str, stored: str, initializers: Mapping[str, Any]) -> Matrix |
 
 
 def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]) -> list[Any]:
-    """The nodes of a product by blocks of columns, each of at most `block` elements."""
+    """The nodes of a product by blocks of columns, each of at most `block` elements; their constants are added."""
     from onnx import TensorProto
     from onnx.helper import make_node
+    from onnx.numpy_helper import from_array
 
     nodes: list[Any] = []
 
@@ -105,17 +106,10 @@ def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]
     factor, axis = add("Cast", [node.input[0]], to=TensorProto.FLOAT), 0 if matrix.is_transposed else 1
     width, products = max(1, block // matrix.rows), []
     for start in range(0, matrix.columns, width):
-        bounds = [_constant(number, constants) for number in (start, min(start + width, matrix.columns), axis)]
+        numbers = [np.array([number], np.int64) for number in (start, min(start + width, matrix.columns), axis)]
+        bounds = [f"columns/{number[0]}" for number in numbers]
+        constants.update(zip(bounds, map(from_array, numbers, bounds), strict=True))
         part = add("Cast", [add("Slice", [matrix.name, *bounds])], to=TensorProto.FLOAT)
         part = add("Transpose", [part], perm=SWAPPED) if matrix.is_transposed else part
         products.append(add("Cast", [add("MatMul", [factor, part])], to=matrix.dtype))
     return [*nodes, make_node("Concat", products, [node.output[0]], axis=-1)]
-
-
-def _constant(number: int, constants: dict[str, Any]) -> str:
-    """The name of an initializer with a number, which is added to the constants."""
-    from onnx.numpy_helper import from_array
-
-    name = f"columns/{number}"
-    constants.setdefault(name, from_array(np.array([number], np.int64), name))
-    return name

@@ -58,17 +58,14 @@ def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping
 
 def _weights(graph: Any, outside: Mapping[str, Weights] = MappingProxyType({})) -> dict[str, Weights]:
     """From each value of a graph to the initializers that it is computed from; `outside`: those of outer values."""
-    weights = {**outside, **{each.name: _names_of(each.name) for each in graph.initializer}}
+    weights = dict(outside)
+    for each in graph.initializer:  # of codes, scales and zero points, also the name of the weight that they are
+        name = each.name.removeprefix(PREFIX)
+        weight, _, role = name.rpartition(".")
+        weights[each.name] = frozenset([name, weight] if role in get_args(Role) else [name])
     for node in graph.node:  # in the order in which they are computed
         weights.update(zip(node.output, _weights_of_outputs(node, weights), strict=True))
     return weights
-
-
-def _names_of(initializer: str) -> Weights:
-    """The names of the weight of an initializer; of codes, scales and zero points, also that of the weight they are."""
-    name = initializer.removeprefix(PREFIX)
-    weight, _, role = name.rpartition(".")
-    return frozenset([name, weight] if role in get_args(Role) else [name])
 
 
 def _weights_of_outputs(node: Any, weights: Mapping[str, Weights]) -> list[Weights]:

@@ -53,7 +53,12 @@ def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase]
     except (CaptureFailed, InvalidSpec):
         comparisons = ()
     cases = dict.fromkeys(each.case for each in comparisons)
-    findings = [_finding(part, each) for each in comparisons if not each.passed]
+    findings = [
+        f"{part.name}: the hidden states after {each.output} are {each.max_abs:.2e} away from PyTorch at {each.case} "
+        f"(allowed are {each.tolerance:.1e})"
+        for each in comparisons
+        if not each.passed
+    ]
     read = max((case.tokens for case in longest.values()), default=0) if comparisons else 0
     unread = dict.fromkeys(f"texts beyond {case.tokens - BEYOND:,} tokens" for case in far if case.tokens > read)
     return Report((), cases, findings, unchecked=[f"{part.name}.onnx: {each}" for each in unread])
@@ -70,11 +75,6 @@ def _steps(case: CheckCase) -> tuple[CheckCase, ...]:
     sizes = ((0, LONGEST), (case.tokens - new, new))
     of_axes = [dict.fromkeys(pasts, past) | dict.fromkeys(pasts.values(), added) for past, added in sizes]
     return tuple(evolve(case, spec=resized(case.spec, each)) for each in of_axes)
-
-
-def _finding(part: Part, each: Comparison) -> str:
-    where = f"the hidden states after {each.output} are {each.max_abs:.2e} away from PyTorch"
-    return f"{part.name}: {where} at {each.case} (allowed are {each.tolerance:.1e})"
 
 
 def _comparisons(chosen: ChosenLayers, far: Sequence[CheckCase], tick: Tick) -> Iterator[Comparison]:

@@ -51,12 +51,16 @@ def quantized_file(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> 
 
 def with_file_weights(model: Any, file: Path) -> Any:
     """A copy of a model whose quantized weights are those of a file. They are read from there when they are used."""
+    from torch.nn import Embedding
+
     weights, _ = weights_of_file(model, file)
+    tables = {path for path, module in model.named_modules(remove_duplicate=False) if isinstance(module, Embedding)}
     tensors, floats = model.state_dict(keep_vars=True), {each.name for each in stored_tensors(file)}
     rows = {}
     for weight in weights:
         tied = [name for name, tensor in tensors.items() if tensor is tensors[weight.name]]
-        names = tied if floats.isdisjoint(tied) else [name for name in tied if not _is_table(model, name)]
+        # A file may have a tied table of embeddings as floats, and as the codes of a layer.
+        names = [name for name in tied if floats.isdisjoint(tied) or name.rpartition(".")[0] not in tables]
         rows.update(dict.fromkeys(names, partial(weight_rows, weight, tuple(tensors[weight.name].shape))))
     return with_rows(model, rows)
 
@@ -82,13 +86,6 @@ def kept_weights(model: Any, file: Path) -> dict[str, Array]:
     weights = [each for each in weights_of_file(model, file)[0] if each.matrix.name in in_blocks]
     arrays = {each.matrix.name: (tensors[each.name].mT if each.is_turned else tensors[each.name]) for each in weights}
     return {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in arrays.items()}
-
-
-def _is_table(model: Any, name: str) -> bool:
-    """Whether a weight is a table of embeddings. A file may have a tied one as floats, and as the codes of a layer."""
-    import torch
-
-    return isinstance(model.get_submodule(name.rpartition(".")[0]), torch.nn.Embedding)
 
 
 def weight_rows(weight: FileWeight, shape: tuple[int, ...], index: Any) -> Any:

@@ -33,14 +33,8 @@ HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
 """The float dtypes of 16 bits, and the numbers that ONNX has for them."""
 
 
-@frozen(eq=False)
-class Group:
-    """The node that multiplies quantized activations with integers, and the names of source, scales and result."""
-
-    source: str
-    product: Any
-    scales: str
-    output: str
+Group = tuple[Any, str, str, str]
+"""The node that multiplies quantized activations with integers, and the names of source, scales and result."""
 
 
 def float_form(
@@ -144,7 +138,7 @@ def _compute_in_floats(graph: Any, outer: Outer) -> Iterator[str]:
         if group is None:
             yield f"{product.output[0]!r} is computed by a {product.op_type} whose neighbours are not those of onnxfn"
         else:
-            groups[group.output] = group
+            groups[group[-1]] = group
     nodes = [new for node in graph.node for new in _in_floats(node, groups, outer)]
     needed, remaining = {output.name for output in graph.output}, list[Any]()
     for node in reversed(nodes):  # what only a product of integers read has no readers now
@@ -164,11 +158,10 @@ def _in_floats(node: Any, groups: Mapping[str, Group], outer: Outer) -> Sequence
     group = groups.get(node.output[0])
     if group is not None:
         # ONNX Runtime would optimize DequantizeLinear to a kernel of integers.
-        product, new = group.product, Nodes(f"{group.output}_of", outer)
-        codes, zero = (new("Cast", product.input[index], to=outer.types[group.scales]) for index in (1, ZERO_POINTS))
-        weight = new("Mul", new("Sub", codes, zero), group.scales)
-        new(OF_INTEGERS[product.op_type], group.source, weight)
-        return _with_output(new, product.attribute, group.output)
+        (product, source, scales, output), new = group, Nodes(f"{node.output[0]}_of", outer)
+        codes, zero = (new("Cast", product.input[index], to=outer.types[scales]) for index in (1, ZERO_POINTS))
+        new(OF_INTEGERS[product.op_type], source, new("Mul", new("Sub", codes, zero), scales))
+        return _with_output(new, product.attribute, output)
     is_known = node.op_type == OF_BLOCKS and not any(node.input[ZERO_POINTS + 1 :])
     return _product_of_blocks(node, outer) if is_known else [node]
 
@@ -228,7 +221,7 @@ def _group(product: Any, producers: Mapping[str, Any], readers: Readers) -> Grou
     if factor is None or factor.op_type != "Mul" or scale not in factor.input:
         return None
     scales = next((name for name in factor.input if name != scale), "")
-    return Group(quantizer.input[0], product, scales, scaled.output[0]) if scales not in producers else None
+    return (product, quantizer.input[0], scales, scaled.output[0]) if scales not in producers else None
 
 
 def _only_reader(node: Any, readers: Readers, operator: str) -> Any:

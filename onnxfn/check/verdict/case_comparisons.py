@@ -166,8 +166,7 @@ def _for_other_values(
             _, exact = checked.exact(part, other.inputs)
         except (OnnxfnError, NoReference):
             return ()
-        pairs = zip(other.outputs, exact, strict=True)
-        arrays = dict(zip((each.name for each in part.spec.outputs), pairs, strict=True))
+        arrays = dict(zip(part.outputs, zip(other.outputs, exact, strict=True), strict=True))
         if not any(_own_error(*arrays[name]) * JUMP <= error for name, error in undecided.items()):
             continue
         comparisons = _of_same_values(checked, other, tuple(values[name] for name in part.outputs))

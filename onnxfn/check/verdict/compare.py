@@ -121,7 +121,9 @@ def compare(
         return Comparison(output, f"{case}: {types}", actual.shape, np.inf, np.inf, 0.0, passed=False)
     pair = Pair.of(spec, actual, expected, select)
     if expected.dtype.kind != "f":
-        result = _equal(pair)
+        largest = float(_distances(pair.actual, pair.expected).max(initial=0.0))
+        max_rel = largest / max(scale_of(pair.expected), 1.0)
+        result = Comparison("", "", (), largest, max_rel, 0.0, passed=largest == 0)
     elif has_tolerance(spec):
         result = _within_tolerance(spec, pair)
     else:
@@ -157,12 +159,6 @@ class Pair:
         return array.reshape(-1) if self.ordinary.all() else array[self.ordinary]
 
 
-def _equal(pair: Pair) -> Comparison:
-    distances = _distances(pair.actual, pair.expected)
-    largest = float(distances.max(initial=0.0))
-    return Comparison("", "", (), largest, largest / max(scale_of(pair.expected), 1.0), 0.0, passed=largest == 0)
-
-
 def _within_tolerance(spec: PlannedSpec, pair: Pair) -> Comparison:
     """The comparison by the tolerance of the spec; a part of it that is None is 0."""
     scale = max(scale_of(pair.expected[pair.ordinary]), 1.0)
@@ -179,14 +175,12 @@ def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) 
     actual, expected = pair.elements(pair.actual), pair.elements(pair.expected)
     scale = Scale.of(expected, precision_of(pair.dtype))
 
-    def error(reference: Array) -> Error:
-        return scale.error(actual - reference, tick)
-
-    def own(computed: Array, reference: Array) -> Error:
+    def error(computed: Array, reference: Array) -> Error:
         return scale.error(computed - reference, tick)
 
     elements, *roundings = (partial(_elements, pair, select, each) for each in (exact.array, *exact.roundings))
-    return Evidence(pair.dtype, scale.rms, expected, error, own, elements, roundings, exact.known)
+    of_file = partial(error, actual)
+    return Evidence(pair.dtype, scale.rms, expected, of_file, error, elements, roundings, exact.known)
 
 
 def _elements(pair: Pair, select: Select, computed: ExactArray) -> tuple[str, Array]:

@@ -62,11 +62,7 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     if decoder is None or not (reads_images or (towers and table)):
         return None
     known = placeholders(snapshot(model))
-
-    def session_of(part: Part) -> Any:
-        return session_for(folder / f"{part.name}.onnx")
-
-    return Whole(model, towers, table, decoder, known, session_of, encoder)
+    return Whole(model, towers, table, decoder, known, lambda part: session_for(folder / f"{part.name}.onnx"), encoder)
 
 
 def prompts_of(whole: Whole, preprocessor: Any = None) -> Iterator[Prompt]:
@@ -150,29 +146,21 @@ def torch_logits(whole: Whole, prompt: Prompt, texts: Array, dtype: Any = None) 
     return logits
 
 
-@frozen(eq=False)
-class PromptLogits:
-    """The logits of a prompt, or its last hidden states: of all tokens, or of the last ones if the files give no more.
+def prompt_logits(
+    whole: Whole, prompt: Prompt, in_torch: Whole, dtype: Any = None
+) -> tuple[Decoder, Array, Array, Array]:
+    """The decoder of the files for a prompt, the logits by them and by the model of `in_torch`, and which are tokens'.
 
-    They are those of the files and PyTorch's; `at_tokens` selects those that are not of padding.
+    Logits, or the last hidden states, are of all tokens, or of the last ones if the files give no more; others are of
+    padding. `dtype` is that of PyTorch: see `torch_logits`.
     """
-
-    decoder: Decoder
-    actual: Array
-    expected: Array
-    at_tokens: Callable[[Array], Array]
-
-
-def prompt_logits(whole: Whole, prompt: Prompt, in_torch: Whole, dtype: Any = None) -> PromptLogits:
-    """The logits of a prompt by the files, and by the model of `in_torch` in a dtype: see `torch_logits`."""
     ids, mask = begun(whole, prompt)
     expected = torch_logits(in_torch, prompt, ids, dtype)
     with run_errors(prompt):
         decoder = decoder_of(whole, prompt)
         actual = prompt_outputs(decoder, ids, mask)[main_output(whole.decoder)]
     last = actual.shape[1]
-    is_token = mask[:, -last:].astype(bool)
-    return PromptLogits(decoder, actual, expected[:, -last:], lambda array: array[is_token])
+    return decoder, actual, expected[:, -last:], mask[:, -last:].astype(bool)
 
 
 def run_errors(prompt: Prompt) -> AbstractContextManager[None]:

@@ -25,7 +25,6 @@ from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, measureme
 from onnxfn.check.verdict.compare import Exact, compare
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, Scale, allowed_by_scale, judged, precision_of
 from onnxfn.check.wholes.joined_parts import (
-    PromptLogits,
     Whole,
     arguments_of,
     begun,
@@ -107,28 +106,26 @@ def _cosines(whole: Whole, in_torch: Whole, prompt: Prompt) -> Iterator[float]:
     """The cosine of the logits of a prompt and those of PyTorch in float32."""
     import torch
 
-    logits = prompt_logits(whole, prompt, in_torch, torch.float32)
-    yield cosine_of(logits.at_tokens(logits.actual), logits.at_tokens(logits.expected))
+    _, actual, expected, is_token = prompt_logits(whole, prompt, in_torch, torch.float32)
+    yield cosine_of(actual[is_token], expected[is_token])
 
 
 def prompt_comparisons(whole: Whole, exact: ExactOutputs, prompt: Prompt) -> Iterator[Comparison]:
     """The outputs of the files for a prompt, against PyTorch: the logits of the prompt, and the text after it."""
-    logits, (ids, _) = prompt_logits(whole, prompt, whole), begun(whole, prompt)
-    exact_end = Exact(partial(_exact, whole, prompt, exact, ids, logits.actual.shape[1]))
+    (decoder, actual, expected, is_token), (ids, _) = prompt_logits(whole, prompt, whole), begun(whole, prompt)
+    exact_end = Exact(partial(_exact, whole, prompt, exact, ids, actual.shape[1]))
     spec, output = whole.decoder.spec, main_output(whole.decoder)
     case = f"{prompt.case} (tokens={ids.shape[1]})"
-    yield compare(spec, output, case, logits.actual, logits.expected, logits.at_tokens, exact_end)
+    yield compare(spec, output, case, actual, expected, lambda array: array[is_token], exact_end)
     if spec.feedback:
-        yield from _text_comparisons(whole, prompt, logits, exact)
+        yield from _text_comparisons(whole, prompt, decoder, exact)
 
 
-def _text_comparisons(
-    whole: Whole, prompt: Prompt, of_prompt: PromptLogits, exact: ExactOutputs
-) -> Iterator[Comparison]:
+def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Any, exact: ExactOutputs) -> Iterator[Comparison]:
     """The texts of the files after a prompt, against PyTorch: the logits of each step, the tokens of generate."""
     (ids, mask), spec, case = begun(whole, prompt), whole.decoder.spec, f"{NEW_TOKENS} tokens after {prompt.case}"
     with run_errors(prompt):
-        texts, steps = written(whole, of_prompt.decoder, ids, mask)
+        texts, steps = written(whole, decoder, ids, mask)
     at_steps = slice(ids.shape[1] - 1, -1)
     of_texts = torch_logits(whole, prompt, texts)
 
