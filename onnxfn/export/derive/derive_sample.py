@@ -33,7 +33,7 @@ from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.compose import EMPTY, compose, named
 from onnxfn.specs.algebra.facts import case
-from onnxfn.specs.algebra.spec import Call, ExportSpec, FloatDtype, Target
+from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, Target
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
 from onnxfn.specs.plan.text_cases import thresholds
@@ -86,11 +86,12 @@ def derive_from_sample(
         with_own_buffers(copied)
     certain = _certain(copied, base, tensors, ranges, size_generators(tensors, axes))
     base, generators, runs = accepted_sizes(copied, base, tensors, certain)
-    check_results(type(model).__name__, runs.runs, runs.complex_paths)
-    provenance = ExportSpec(derived=_provenance(model, tensors, call))
+    check_results(type(model).__name__, runs)
+    values = (f"{constant.name}={constant.value!r}" for constant in call.constants)
+    provenance = ExportSpec(derived=f"{type(model).__name__}.forward({', '.join((*names, *values))}){FROM_SAMPLE}")
     masks = _masks_of_one_value(generators, tensors)
-    spec = compose(with_generators(base, generators), outputs_spec(runs.runs, names), provenance, masks)
-    return with_traced_axes(copied, spec, runs.runs[0])
+    spec = compose(with_generators(base, generators), outputs_spec(runs, names), provenance, masks)
+    return with_traced_axes(copied, spec, runs[0])
 
 
 def _masks_of_one_value(generators: Mapping[str, Generator], tensors: Sequence[SampleTensor]) -> ExportSpec:
@@ -148,9 +149,3 @@ def _certain(
     ordered = {name: limits for name, limits in bounds.items() if limits[0] < limits[1]}
     indices = {name: limits for name, limits in ordered.items() if str(by_name[name].dtype) != "torch.bool"}
     return {name: indexed_range(name, by_name[name], limits) for name, limits in indices.items()} | known
-
-
-def _provenance(model: Any, tensors: Sequence[SampleTensor], call: Call) -> str:
-    names = (sample.name for sample in tensors)
-    values = (f"{constant.name}={constant.value!r}" for constant in call.constants)
-    return f"{type(model).__name__}.forward({', '.join((*names, *values))}){FROM_SAMPLE}"

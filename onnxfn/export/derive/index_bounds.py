@@ -10,11 +10,11 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.export.derive.probe import run_on
+from onnxfn.export.derive.sample_runs import errors_dropped
 from onnxfn.models.forward import tensors_for
 from onnxfn.models.torch_modes import torch_operators
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import PlannedSpec
-from onnxfn.specs.errors import raise_no_memory
 
 Bounds = Mapping[str, tuple[int, int]]
 """From the name of an input to its smallest value, and its largest value plus 1."""
@@ -92,29 +92,21 @@ def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds) -> Bounds:
         _follow(origins, function, arguments, result)
         return result
 
-    try:
-        with torch_operators(dispatch):
-            run_on(model, spec, tensors)
-    except Exception as error:  # noqa: BLE001 - the bounds so far are right, whatever the module raises
-        raise_no_memory(error)
+    with errors_dropped(), torch_operators(dispatch):  # the bounds so far are right, whatever the module raises
+        run_on(model, spec, tensors)
     return bounds
 
 
 def _follow(origins: dict[int, list[Origin]], function: Any, arguments: Sequence[Any], result: Any) -> None:
-    """Notes where the values of a result come from."""
+    """Notes where the values of a result come from: the arguments of an operator that has values of these."""
     name = function.overloadpacket.__name__
-    for origin in [origin for source in _sources(function, arguments) for origin in origins.get(id(source), ())]:
+    if function.is_view or name in SAME_VALUES or (name in SHIFTS and type(arguments[1]) is int):
+        sources = arguments[:1]
+    else:
+        sources = arguments[0] if name in ("cat", "stack") else arguments[1:] if name == "where" else ()
+    for origin in [origin for source in sources for origin in origins.get(id(source), ())]:
         shift = SHIFTS.get(name, 0) * arguments[1] if name in SHIFTS else 0
         for tensor in result if isinstance(result, (tuple, list)) else (result,):
             known = origins.setdefault(id(tensor), [])
             if tensor is not origin.tensor or shift:
                 known.append(Origin(tensor, origin.input, origin.shift + shift))
-
-
-def _sources(function: Any, arguments: Sequence[Any]) -> Sequence[Any]:
-    """The arguments of an operator whose values are in its result."""
-    name = function.overloadpacket.__name__
-    if function.is_view or name in SAME_VALUES or (name in SHIFTS and type(arguments[1]) is int):
-        return arguments[:1]
-    inner = arguments[0] if name in ("cat", "stack") else arguments[1:]
-    return inner if name in {"cat", "stack", "where"} else ()

@@ -43,12 +43,13 @@ INPUT_REFUSALS = (
 class Run:
     """One run of a model: the size of each symbol of the dummy inputs, and the shapes of the results by their paths.
 
-    `kinds`: that of each of these tensors; None for a dtype that no graph has.
+    `kinds`: that of each of these tensors; None for a dtype that no graph has. `complex_paths`: of complex numbers.
     """
 
     sizes: Mapping[str, int]
     shapes: Mapping[Path, tuple[int, ...]]
     kinds: Mapping[Path, Kind | None]
+    complex_paths: Sequence[Path]
 
 
 def run(model: Any, spec: PlannedSpec, seed: int = 0) -> Any:
@@ -80,6 +81,7 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
             {symbol: value(symbol, traced_sizes(sized)) for symbol in symbols},
             {path: tuple(tensor.shape) for path, tensor in tensors.items()},
             {path: tensor_kind(tensor, floats) for path, tensor in tensors.items()},
+            [path for path, tensor in tensors.items() if "complex" in str(tensor.dtype)],
         )
 
     return tuple(recorded(seed, sized) for seed, sized in enumerate(specs_at_sizes(spec)))
@@ -127,8 +129,7 @@ def outputs_spec(runs: Sequence[Run], taken: Sequence[str] = ()) -> ExportSpec:
 def answer_tensors(result: Any) -> Tensors:
     """The tensors of a result without AUXILIARY_FIELDS; nested ones only if no others exist."""
     answers = {path: tensor for path, tensor in all_tensors(result).items() if not any(map(_is_auxiliary, path))}
-    nested = {path for path in answers if len(path) > 1}
-    return {path: tensor for path, tensor in answers.items() if path not in nested} or answers
+    return {path: tensor for path, tensor in answers.items() if len(path) <= 1} or answers
 
 
 def onnx_name(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -41,16 +42,13 @@ def builder_name(name: str, value: Any) -> str | None:
         return "cache_of_layers"
     owner = type(value)
     path = f"{owner.__module__}:{owner.__qualname__}"
-    try:
-        is_named = resolve(path, {}, kind="class") is owner
-    except UnknownName:
-        is_named = False
-    if not is_named:
-        raise InvalidSpec(
-            f"{name!r} in the sample is {owner.__qualname__}, which {owner.__module__} has under no name; define the "
-            "class at the top of a module, or pass a dict"
-        )
-    return path
+    with suppress(UnknownName):
+        if resolve(path, {}, kind="class") is owner:
+            return path
+    raise InvalidSpec(
+        f"{name!r} in the sample is {owner.__qualname__}, which {owner.__module__} has under no name; define the "
+        "class at the top of a module, or pass a dict"
+    )
 
 
 HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples, lists, named tuples or dataclasses of these"
@@ -105,10 +103,14 @@ def _name(path: Path) -> str:
 
 
 def _by_path(model: Any, sample: Any) -> Iterable[tuple[Path, Any]]:
-    """The arguments of a sample, each with its place in `forward`."""
+    """The arguments of a sample, each with its place in `forward`. UnknownName for a name that is not an argument."""
     parameters = inspect.signature(model.forward).parameters
     if isinstance(sample, Mapping):
-        _check_names(model, sample, parameters)
+        known = [name for name, each in parameters.items() if each.kind is not each.VAR_KEYWORD]
+        for name in sample if len(known) == len(parameters) else ():  # `**kwargs` takes any name
+            if name not in known:
+                error = unknown("argument", name, known, of=f"the forward of {type(model).__name__}")
+                raise UnknownName(f"{error}; a sample may also be a tuple in the order of the arguments")
         return [((name,), value) for name, value in sample.items()]
     arguments = sample if isinstance(sample, (tuple, list)) else (sample,)
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -124,24 +126,16 @@ def _by_path(model: Any, sample: Any) -> Iterable[tuple[Path, Any]]:
     return list(zip(paths, arguments, strict=False))
 
 
-def _check_names(model: Any, sample: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
-    """Raises UnknownName for a name of a sample that is not an argument; `**kwargs` takes any name."""
-    known = [name for name, each in parameters.items() if each.kind is not each.VAR_KEYWORD]
-    if len(known) < len(parameters):
-        return
-    for name in sample:
-        if name not in known:
-            error = unknown("argument", name, known, of=f"the forward of {type(model).__name__}")
-            raise UnknownName(f"{error}; a sample may also be a tuple in the order of the arguments")
-
-
 def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
     """The tensors, the plain values and the builders of containers in an argument, each with its path, outer first."""
     import torch
 
     items = items_of(value)
     if isinstance(value, (np.ndarray, np.generic)):
-        value = _from_numpy(path, value)
+        try:
+            value = torch.from_numpy(np.array(value))
+        except TypeError as error:
+            raise InvalidSpec(f"{_name(path)!r} is a numpy array of {value.dtype}; a sample holds {HOLDS}") from error
     if isinstance(value, torch.Tensor):
         yield path, _dense(path, value)
     elif items is not None:
@@ -172,12 +166,3 @@ def _dense(path: Path, tensor: Any) -> Any:
             "convert it in the module"
         )
     return tensor
-
-
-def _from_numpy(path: Path, value: Any) -> Any:
-    import torch
-
-    try:
-        return torch.from_numpy(np.array(value))
-    except TypeError as error:
-        raise InvalidSpec(f"{_name(path)!r} is a numpy array of {value.dtype}; a sample holds {HOLDS}") from error

@@ -24,7 +24,6 @@ from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map, solve_for_name, symbols
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
-from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.plan.check_cases import batch_symbol, within_ranges
 from onnxfn.specs.plan.text_cases import text_facts, thresholds, with_text_cases
@@ -140,7 +139,7 @@ def check_module(model: Any) -> None:
         )
 
 
-def check_results(name: str, runs: Sequence[Run], complex_paths: Sequence[Path]) -> None:
+def check_results(name: str, runs: Sequence[Run]) -> None:
     """Raises InvalidSpec for results of a module that no graph has.
 
     These are results without a tensor, with complex numbers, or with another number of tensors or axes in another run.
@@ -153,7 +152,7 @@ def check_results(name: str, runs: Sequence[Run], complex_paths: Sequence[Path])
     names = [onnx_name(path) for path in first.shapes]
     if twice := [each for each in names if names.count(each) > 1]:
         raise InvalidSpec(f"two outputs of {name} have the name {twice[0]!r}; return them under other keys")
-    if complex_paths:
+    if complex_paths := [path for run in runs for path in run.complex_paths]:
         raise InvalidSpec(
             f"{onnx_name(complex_paths[0])!r} of {name} is complex, which outputs of ONNX are not; return "
             "torch.view_as_real(tensor)"
@@ -227,7 +226,9 @@ def assumed_range(name: str, tensor: Any) -> Generator:
         words = " and ".join(map(str, sorted(mask, key=float)))
         return Generator(name, "two_values", {"first": mask[0], "second": mask[1]}, f"assumed: {words}, as in a mask")
     if values.dtype.kind == "f":
-        low, high = _float_range(values)
+        low, high = _ends(values, (0.0, 0.0))
+        if low == high:  # a single number gets others around it, which have its sign
+            low, high = (-1.0, 1.0) if low == 0 else (low - abs(low) / 2, high + abs(high) / 2)
         return Generator(name, "scaled", {"low": low, "high": high}, f"assumed: the sample at {len(SCALES)} scales")
     return _integers(name, values)
 
@@ -280,14 +281,6 @@ def _mask_values(values: Array) -> tuple[float | str, float | str] | None:
     if unique <= {0, 1} and not (unique == {0} and values.dtype.kind == "f"):
         return int(first), 1 - int(first)
     return None
-
-
-def _float_range(values: Array) -> Range:
-    """The range of real numbers, which keep their sign. A single number gets others around it."""
-    low, high = _ends(values, (0.0, 0.0))
-    if low < high:
-        return low, high
-    return (-1.0, 1.0) if low == 0 else (low - abs(low) / 2, high + abs(high) / 2)
 
 
 def _integers(name: str, values: Array) -> Generator:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
 from onnxfn.check.cases.runnable_sizes import fixed_axes, runnable_limits
 from onnxfn.export.derive.probe import Run, run, run_at_sizes, specs_at_sizes, summary
@@ -27,7 +27,6 @@ from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
-from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import InvalidSpec, raise_no_memory
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
 from onnxfn.specs.plan.planning import resolved
@@ -39,19 +38,17 @@ Generators = Mapping[str, Generator]
 """The generator of each input, by the name of the input."""
 
 
-@frozen
-class Runs:
-    """The runs of a module at all sizes.
+Runs = tuple[Run, ...]
+"""The runs of a module at all sizes."""
 
-    Attributes:
-        runs: The sizes and shapes of each.
-        has_nan: Whether a result has NaN.
-        complex_paths: Where results have complex numbers.
-    """
 
-    runs: tuple[Run, ...]
-    has_nan: bool
-    complex_paths: tuple[Path, ...]
+@contextmanager
+def errors_dropped() -> Iterator[None]:
+    """Ends what is inside at an error, which is dropped: a module may raise anything. MemoryError passes."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        raise_no_memory(error)
 
 
 def with_long_text(model: Any, spec: ExportSpec) -> PlannedSpec:
@@ -99,12 +96,10 @@ def runs_at(model: Any, spec: ExportSpec) -> Callable[[Mapping[str, int]], bool]
     planned = resolved(spec, {})
 
     def runs(sizes: Mapping[str, int]) -> bool:
-        try:
+        with errors_dropped():
             run(model, resized(planned, sizes))
-        except Exception as error:  # noqa: BLE001 - a module may raise anything
-            raise_no_memory(error)
-            return False
-        return True
+            return True
+        return False
 
     return runs
 
@@ -117,28 +112,23 @@ def _accepted(
     If it does not run on all wide ranges together, each input in turn keeps its own if the module then runs.
     """
     wide = {sample.name: assumed_range(sample.name, sample.tensor) for sample in tensors} | certain
-    try:
-        runs = _runs(model, with_generators(base, wide))
-        if not runs.has_nan:
+    with errors_dropped():  # the values may be none that the module accepts; the sample's are
+        runs, has_nan = _runs(model, with_generators(base, wide))
+        if not has_nan:
             return wide, runs
-    except Exception as error:  # noqa: BLE001 - the values may be none that the module accepts; the sample's are
-        raise_no_memory(error)
     generators = _like_sample(tensors, certain)
-    runs = first_runs(model, base, generators)
-    may_have_nan = runs.has_nan
+    runs, may_have_nan = first_runs(model, base, generators)
     for name in [name for name in generators if name not in certain]:
-        try:
-            wider_runs = _runs(model, with_generators(base, {**generators, name: wide[name]}))
-        except Exception as error:  # noqa: BLE001
-            raise_no_memory(error)
-            continue
-        if may_have_nan or not wider_runs.has_nan:
-            generators, runs = {**generators, name: wide[name]}, wider_runs
+        wider = {**generators, name: wide[name]}
+        with errors_dropped():
+            wider_runs, has_nan = _runs(model, with_generators(base, wider))
+            if may_have_nan or not has_nan:
+                generators, runs = wider, wider_runs
     return generators, runs
 
 
-def first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
-    """The runs on values like the sample's; InvalidSpec if the module does not run on them."""
+def first_runs(model: Any, base: ExportSpec, generators: Generators) -> tuple[Runs, bool]:
+    """The runs on values like the sample's, and whether a result has NaN; InvalidSpec if the module does not run."""
     try:
         return _runs(model, with_generators(base, generators))
     except Exception as error:
@@ -162,21 +152,18 @@ def _failing_sizes(model: Any, spec: PlannedSpec) -> str:
     return ""
 
 
-def _runs(model: Any, spec: ExportSpec) -> Runs:
-    """The runs of a module at all sizes."""
+def _runs(model: Any, spec: ExportSpec) -> tuple[Runs, bool]:
+    """The runs of a module at all sizes, and whether a result has NaN."""
     nan: list[bool] = []
-    complex_paths: list[Path] = []
     takes_cache = any(builder.by == "cache_of_layers" for builder in spec.call.builders)
 
     def tensors(result: Any) -> Mapping[Any, Any]:
         tensors_of_result = all_tensors(result, caches=takes_cache)
         real = (tensor for tensor in tensors_of_result.values() if tensor.is_floating_point())
         nan.extend(bool(np.isnan(tensor.float().numpy()).any()) for tensor in real)
-        complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())
         return tensors_of_result
 
-    runs = run_at_sizes(model, with_long_text(model, spec), tensors)
-    return Runs(runs, any(nan), tuple(complex_paths))
+    return run_at_sizes(model, with_long_text(model, spec), tensors), any(nan)
 
 
 def at_sizes(

@@ -12,12 +12,12 @@ import numpy as np
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.check.verdict.verdict import no_casts_below
+from onnxfn.export.derive.sample_runs import errors_dropped
 from onnxfn.export.derive.trees import made_of, with_copies
 from onnxfn.export.derive.watched import components, replaced_methods
 from onnxfn.export.run.assembled import assembled, file_of_part
 from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_of_stem
 
@@ -161,12 +161,9 @@ def _off_by(error: float, owner: Any, method: str) -> Callable[..., Any]:
     @wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
         (order, names), caches = with_copies((arguments, named), rounded)
-        try:
-            with no_casts_below(torch.float64):
-                result = None if caches else wide(*order, **names)  # the program reads what is added to a cache
-        except Exception as problem:  # noqa: BLE001 - a module may take one dtype alone
-            raise_no_memory(problem)
-            result = None
+        result = None
+        with errors_dropped(), no_casts_below(torch.float64):  # a module may take one dtype alone
+            result = None if caches else wide(*order, **names)  # the program reads what is added to a cache
         return torch_name("pytree").tree_map(off, original(*arguments, **named) if result is None else result)
 
     return call
