@@ -100,6 +100,12 @@ CODES: Forms = tuple(
 )
 """The codes of a sound, one per codebook: in a row each, or with a token of text at each step."""
 
+
+def _normal(word: str, name: str, axes: str) -> ExportSpec:
+    """A spec of an input of real numbers, and of the generator that makes them, which has the name `word`."""
+    return compose(takes(name, axes, word, kind="float"), generates(word, "normal"))
+
+
 QUERIES = compose(
     takes("query_embeds", "batch_size num_queries hidden_size=", "values", kind="float"),
     takes("encoder_hidden_states", "batch_size encoder_length encoder_hidden_size=", "values", kind="float"),
@@ -111,8 +117,7 @@ QUERIES = compose(
 """The queries of a Q-Former, and the states of the encoder that they read."""
 
 IMAGES_OF_ANY_SIZE = compose(
-    takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
-    generates("pixels", "normal"),
+    _normal("pixels", "pixel_values", "batch_size num_channels= height width"),
     sized_in("one several", batch_size=(2, 1, 3), height=(64, 96, 64), width=(64, 64, 128)),
 )
 
@@ -122,18 +127,14 @@ SPECTROGRAMS, WAVEFORMS, LATENTS = (160, 96, 224), (16000, 9600, 12000), (16, 11
 
 def _sounds(name: str, lengths: tuple[int, ...], *patterns: str) -> Forms:
     """The forms of sounds of these lengths, with the mask of their frames. The first axis of each is the batch."""
-    dummies = compose(
-        generates("sound", "normal"), sized_in("one several", batch_size=(2, 1, 3), sequence_length=lengths)
-    )
     mask = takes("input_features_mask", "batch_size sequence_length", "padding_mask")
-    sounds = (takes(name, f"batch_size {axes}", "sound", kind="float") for axes in patterns)
-    return tuple(compose(dummies, sound, mask) for sound in sounds)
+    sizes = sized_in("one several", batch_size=(2, 1, 3), sequence_length=lengths)
+    return tuple(compose(_normal("sound", name, f"batch_size {axes}"), mask, sizes) for axes in patterns)
 
 
 CHUNKED_SPECTROGRAMS = compose(
-    takes("input_features", "batch_size num_mel_bins= chunk_frames*num_chunks", "sound", kind="float"),
+    _normal("sound", "input_features", "batch_size num_mel_bins= chunk_frames*num_chunks"),
     takes("input_features_mask", "batch_size chunk_frames*num_chunks", "padding_mask"),
-    generates("sound", "normal"),
     reads(chunk_frames="n_window * 2"),
     padded("right"),
     sized_in("one several", batch_size=(2, 1, 3), num_chunks=(3, 1, 2)),
@@ -143,39 +144,32 @@ CHUNKED_SPECTROGRAMS = compose(
 
 def _video_form(name: str) -> ExportSpec:
     axes = "batch_size video_frames= num_channels= image_height= image_width="
-    return compose(takes(name, axes, "pixels", kind="float"), generates("pixels", "normal"), sized(batch_size=2))
+    return compose(_normal("pixels", name, axes), sized(batch_size=2))
 
 
 VIDEO = _video_form("pixel_values")
 
 SERIES = compose(
-    takes("past_values", "batch_size context_length= num_input_channels=", "series", kind="float"),
-    generates("series", "normal"),
-    sized(batch_size=2),
+    _normal("series", "past_values", "batch_size context_length= num_input_channels="), sized(batch_size=2)
 )
 
 # Towers with the patches of images of any size, and the place of each image's patches, as inputs
-
-IMAGES = compose(
-    generates("merge_sizes", "integers", low=1, high=from_config("merged_side + 1")),
-    generates("patches", "normal"),
-    sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 60, 132)),
-)
-"""One to three images, with 60 to 132 patches together."""
 
 
 def _grid_forms(*axes: str) -> Forms:
     """Images and videos, then images alone: some models take each frame of a video as an image.
 
-    All patches are in one row. `grid_thw` has the frames, the height and the width of each image in patches. A model
-    that merges the patches of each image in its own way takes how many per side.
+    All patches are in one row, 60 to 132 of one to three images. `grid_thw` has the frames, the height and the width of
+    each image in patches. A model that merges the patches of each image in its own way takes how many per side.
     """
     words, names = " ".join(("num_patches", *axes)), ("hidden_states", "pixel_values")
     inputs = compose(
         *(takes(name, words, "patches", kind="float") for name in names),
         takes("grid_thw", "num_images 3", "packed_grids"),
         takes("merge_sizes", "num_images", "merge_sizes"),
-        IMAGES,
+        generates("merge_sizes", "integers", low=1, high=from_config("merged_side + 1")),
+        generates("patches", "normal"),
+        sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 60, 132)),
     )
     grids = {"patches": NestedDummy("patches", "num_patches"), "merge": from_config("merged_side")}
     return tuple(compose(inputs, generates("packed_grids", "packed_grids", **grids, frames=each)) for each in (2, 1))
@@ -220,18 +214,16 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
 # Inputs that most models take in place of their own, as `inputs_embeds` for `input_ids`
 
 STATES = compose(
-    generates("states", "normal"),
+    _normal("states", "inputs_embeds", f"{TOKENS} states_size="),
     sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16, 11, 21)),
-    takes("inputs_embeds", f"{TOKENS} states_size=", "states", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask"),
     reads(states_size="hidden_size or text_config.hidden_size"),
 )
 """The states of another model, with their mask."""
 
 MEL_FRAMES = compose(
-    generates("states", "normal"),
+    _normal("states", "audio_mel", f"{TOKENS} mel_bins="),
     sized_in("one several", batch_size=(2, 1, 3), sequence_length=(64, 48, 96)),
-    takes("audio_mel", f"{TOKENS} mel_bins=", "states", kind="float"),
     takes("audio_mel_mask", TOKENS, "left_out", kind="bool"),
     generates("left_out", "integers", high=2),
     reads(mel_bins=either("input_feat_size", NUM_MEL_BINS)),
@@ -268,9 +260,6 @@ MARKED_PLACES = compose(
     TEXTS_AFTER_IMAGES,
 )
 """A mask of the tokens of the image in each text."""
-
-PLACED_IMAGE = compose(text_inputs, pixel_inputs, MARKED_PLACES)
-"""An image for each text, and a mask of its tokens in the text."""
 
 PLACED_PATCHES = compose(
     text_inputs,
@@ -309,8 +298,7 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
 
 SPOKEN_TEXT = compose(
     text_inputs,
-    takes("input_features", "batch_size num_mel_bins= sequence_length*frames_each", "spectrogram", kind="float"),
-    generates("spectrogram", "normal"),
+    _normal("spectrogram", "input_features", "batch_size num_mel_bins= sequence_length*frames_each"),
     reads(frames_each="audio_length_per_tok"),
     text_cases,
 )
@@ -329,8 +317,7 @@ QUESTIONS = compose(
 """A prompt with questions: after which token each is answered, the number of its options, and its type."""
 
 WHOLE_TOKENS = compose(
-    takes("input_values", "batch_size num_tokens*samples_per_token", "sound", kind="float"),
-    generates("sound", "normal"),
+    _normal("sound", "input_values", "batch_size num_tokens*samples_per_token"),
     reads(samples_per_token=" * ".join(f"patch_sizes[{stage}]" for stage in range(4))),
     sized_in("one several", batch_size=(2, 1, 3), num_tokens=(6, 3, 5)),
 )
@@ -339,18 +326,16 @@ WHOLE_TOKENS = compose(
 SOUNDS_AND_TEXTS = compose(
     text_batch_inputs,
     text_batch_cases,
-    takes("input_values", "batch_size 1 num_samples", "sound", kind="float"),
-    generates("sound", "normal"),
+    _normal("sound", "input_values", "batch_size 1 num_samples"),
     sized_in(CASES, num_samples=(4000, 3001, 5003, 4700)),
 )
 """Sounds and texts that are compared."""
 
 PATCHES_IN_TEXTS = compose(
     text_inputs,
-    takes("pixel_values", "num_patches patch_width=", "patches", kind="float"),
     _ids_with_image("image_token_id", 8),
+    _normal("patches", "pixel_values", "num_patches patch_width="),
     reads(patch_width="3 * patch_size ** 2"),
-    generates("patches", "normal"),
     text_cases,
     sized_in(CASES, num_patches=(16, 8, 24, 16), sequence_length=(24, 9, 17, 31)),
 )
@@ -359,7 +344,7 @@ PATCHES_IN_TEXTS = compose(
 JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "image_attention_mask": (IMAGES_OF_A_TEXT,),
-        "image_embeds_position_mask": (PLACED_IMAGE, PLACED_PATCHES),
+        "image_embeds_position_mask": (compose(text_inputs, pixel_inputs, MARKED_PLACES), PLACED_PATCHES),
         "qformer_input_ids": (
             _instructed_image("image_token_index", pixel_inputs, "num_query_tokens"),
             _instructed_image("video_token_index", VIDEO, "num_query_tokens", "video_frames"),
