@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -105,16 +105,15 @@ def auto_tables() -> Mapping[str, AutoTable]:
     loaders = {id(mapping._model_mapping): name for name, mapping in mappings.items()}
     return MappingProxyType(
         {
-            name.removesuffix("_NAMES").removesuffix("_MAPPING"): AutoTable(_classes(table), loaders.get(id(table)))
+            name.removesuffix("_NAMES").removesuffix("_MAPPING"): AutoTable(
+                # A table has a text where it lists a single class.
+                MappingProxyType({key: (of,) if isinstance(of, str) else tuple(of) for key, of in table.items()}),
+                loaders.get(id(table)),
+            )
             for name, table in named.items()
             if name.startswith("MODEL_") and name.endswith("_NAMES")
         }
     )
-
-
-def _classes(table: Mapping[str, str | Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
-    """A table of transformers, which has a text where it lists a single class."""
-    return MappingProxyType({key: (names,) if isinstance(names, str) else tuple(names) for key, names in table.items()})
 
 
 def listed_model(config: Any, task: str) -> Any:

@@ -6,9 +6,9 @@ Then the spec of a text model with a cache, from the cache that a run of the mod
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import product as combinations
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +27,6 @@ from onnxfn.specs.axes import pattern
 from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.caches import CACHES, cache_row
 from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.records import CacheRow
 from onnxfn.specs.results.output_types import MAIN_INPUTS, MODALITY_OF
 
 COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
@@ -57,13 +56,9 @@ def _handed_on(model: Any) -> Iterator[tuple[str, inspect.Parameter]]:
 
 def _layer(model: Any, function: str) -> Any:
     """The layer that an expression such as `self.decoder` names in the `forward` of a model; None if it names none."""
-    import torch
-
-    try:
-        layer = attrgetter(function.removeprefix("self."))(model) if function.startswith("self.") else None
-    except AttributeError:
-        return None
-    return layer if isinstance(layer, torch.nn.Module) else None
+    with suppress(AttributeError):
+        return model.get_submodule(function.removeprefix("self.")) if function.startswith("self.") else None
+    return None
 
 
 def candidate_inputs(model: Any, *, of_texts: bool = False) -> Iterator[ExportSpec]:
@@ -168,6 +163,7 @@ INDEXER_KEYS = "indexer_keys"
 def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> ExportSpec | None:
     """The spec of a text model with the cache in its result; None if there is no cache of transformers."""
     cache = field(result, "past_key_values")
+    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
     inputs = tuple(input_.name for input_ in base.inputs)
     if hasattr(cache, CACHES["encoder"]):
         if task == SEES and "input_ids" not in inputs:
@@ -178,19 +174,15 @@ def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> Exp
             return None
         with_experts = hasattr(result, "encoder_router_logits")
         encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
-        name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
         return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
     states = cache_spec(cache).cache.rows
     # Token ids may have the axes of the codes of a sound.
     reads_text = "input_ids" in inputs and pattern(base.inputs["input_ids"].axes) == TOKENS
     is_decoder = states and reads_text and {"input_ids", "attention_mask", "token_type_ids"}.issuperset(inputs)
-    return _decoder_spec(model, base, states) if is_decoder else None
-
-
-def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> ExportSpec:
+    if not is_decoder:
+        return None
     parameters = forward_parameters(model)
     position_ids = positions if "position_ids" in parameters else ExportSpec()
-    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
     family = compose(text_decoder, CONFIG_KEYS, position_ids, name)
     may_read_mask = "attention_mask" in parameters or calls_with_others(model)
     family = family if may_read_mask else without(family, "attention_mask")

@@ -197,11 +197,6 @@ class Seen:
     results: dict[tuple[str, ...], int] = field(factory=dict)
     changed: list[Any] = field(factory=list)
 
-    def model(self) -> Any:
-        """The module, or its method, as the program called it."""
-        owner = next(iter(self.changed), self.module)
-        return owner if self.method == "forward" else getattr(owner, self.method)
-
 
 def _attributes(module: Any) -> dict[tuple[str, str], int]:
     """What identifies the attributes of all modules inside, such as the functions that compute attention."""
@@ -269,16 +264,14 @@ def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], name
     by_name, parameters = signature.bind(*arguments, **named).arguments, signature.parameters
     others = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), "")
     by_name |= by_name.pop(others, {})
-    defaults = {name: parameters[name].default if name in parameters else None for name in by_name}
-    passed = {name: value for name, value in by_name.items() if value is not defaults[name]}
-    empty = {name for name, value in passed.items() if isinstance(value, (dict, list, tuple)) and not value}
-    needed = {name for name in passed if name in parameters and parameters[name].default is inspect.Parameter.empty}
-    left_out = {name for name, each in passed.items() if each is None} - needed
-    return {
-        name: each
-        for name, each in passed.items()
-        if name not in empty | left_out and not isinstance(each, torch.Generator)
-    }
+
+    def is_given(name: str, value: Any) -> bool:
+        default = parameters[name].default if name in parameters else None
+        is_empty = isinstance(value, (dict, list, tuple)) and not value
+        is_left_out = value is default or (value is None and default is not inspect.Parameter.empty)
+        return not (is_empty or is_left_out or isinstance(value, torch.Generator))
+
+    return {name: value for name, value in by_name.items() if is_given(name, value)}
 
 
 def _parts(seen: Seen) -> list[Watched]:
@@ -286,7 +279,9 @@ def _parts(seen: Seen) -> list[Watched]:
     groups = dict[tuple[str, ...], Calls]()
     for arguments in chain.from_iterable(seen.calls.values()):
         groups.setdefault(_names(arguments), {}).setdefault(_shapes(arguments), []).append(arguments)
-    return [_part(seen.model(), calls, seen.results[names]) for names, calls in groups.items()]
+    owner = next(iter(seen.changed), seen.module)
+    model = owner if seen.method == "forward" else getattr(owner, seen.method)
+    return [_part(model, calls, seen.results[names]) for names, calls in groups.items()]
 
 
 def _names(arguments: Mapping[str, Any]) -> tuple[str, ...]:
