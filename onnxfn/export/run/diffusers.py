@@ -112,7 +112,9 @@ def export_pipeline(
             exported[part.name] = export_part(part, staging / part.name, own, **known)
         if runs and check in (True, "whole"):
             with stage_timer(listener) as (timed, _), timed("check", "program"):
-                errors = {name: _error(part) for name, part in exported.items()}
+                reports = {name: part.report for name, part in exported.items() if part.report}
+                differences = {name: [each.max_rel for each in report.differences] for name, report in reports.items()}
+                errors = {name: max(each, default=0.0) for name, each in differences.items()}
                 remark = check_program(pipeline, staging, runs[-1], errors)
             if remark:
                 exported = {name: with_remark(part, staging / name, remark) for name, part in exported.items()}
@@ -142,11 +144,6 @@ def export_pipeline_request(request: ExportRequest, on_event: OnEvent = ignore) 
     build = evolve(build_of(request), template_cache=None)  # it is of whole models
     runs = [partial(pipeline, **run_arguments(text)) for text in request.runs]
     return export_pipeline(pipeline, Path(request.path), run=runs, build=build, on_event=on_event, **requested)
-
-
-def _error(exported: Exported) -> float:
-    """The largest relative error of a part in its check."""
-    return max((each.max_rel for each in exported.report.differences), default=0.0) if exported.report else 0.0
 
 
 def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:

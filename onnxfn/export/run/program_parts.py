@@ -1,8 +1,13 @@
-"""The parts of a program of several modules: by the rows of its components, or as the program calls them."""
+"""The parts of a program of several modules: by the rows of its components, or as the program calls them.
+
+A pipeline of diffusers that the user gave no runs has default ones: a few words, small pictures, few steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +15,6 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.export.derive.default_runs import default_runs
 from onnxfn.export.derive.watched import Watched, components, watched
 from onnxfn.export.find.lookup import derived, spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS, argument_names
@@ -18,7 +22,7 @@ from onnxfn.export.report.report_file import with_remark
 from onnxfn.export.run.export import export
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, UnknownName, listed
+from onnxfn.specs.errors import InvalidSpec, UnknownName, first_line, listed, raise_no_memory
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.stored.reports import CheckFailed, Exported
 
@@ -108,6 +112,54 @@ def needed_runs(pipeline: Any, *runs: Callable[[], Any]) -> tuple[Callable[[], A
             f"classes: {listed(COMPONENT_ROWS)}"
         )
     return runs
+
+
+PROMPT, LONGER = "a cat", "a red cat on the moon"
+
+
+def default_runs(pipeline: Any) -> tuple[Callable[[], Any], ...]:
+    """Two runs of a pipeline at its smallest sizes, with those of some known arguments that it takes.
+
+    The second has two longer prompts and a larger picture, as far as the pipeline takes these. No runs for what takes
+    neither text nor pictures.
+
+    InvalidSpec if the pipeline does not run so.
+    """
+    parameters = inspect.signature(type(pipeline).__call__).parameters if callable(pipeline) else {}
+    if not {"prompt", "image", "num_inference_steps"} & {*parameters}:
+        return ()
+    first = {"prompt": PROMPT, "batch_size": 1, **_sizes(pipeline, 8, 8)}
+    larger = {**first, **_sizes(pipeline, 12, 16), "prompt": LONGER}
+    others = [{**larger, "prompt": [LONGER, PROMPT], "batch_size": 2}, larger, {**first, "prompt": LONGER}]
+    taken = [[{name: each[name] for name in each if name in parameters} for each in run] for run in ([first], others)]
+    return tuple(partial(_called, pipeline, attempts) for attempts in taken)
+
+
+def _called(pipeline: Any, attempts: Sequence[Mapping[str, Any]]) -> Any:
+    """The result of a pipeline for the first of some arguments that it takes."""
+    for number, arguments in enumerate(attempts, 1):
+        try:
+            return pipeline(**arguments)
+        except Exception as error:
+            raise_no_memory(error)
+            if number == len(attempts):
+                shown = ", ".join(f"{name}={value!r:.20}" for name, value in arguments.items())
+                problem = f"{type(pipeline).__name__} does not run with {shown}: {type(error).__name__}"
+                raise InvalidSpec(f"{problem}: {first_line(error)}; pass run=, a function that runs it") from error
+    return None
+
+
+def _sizes(pipeline: Any, rows: int, columns: int) -> dict[str, Any]:
+    """Pictures with latents of these sizes, under the names that pipelines have for them, and few steps."""
+    import torch
+
+    scales = (getattr(pipeline, name, None) for name in ("vae_scale_factor", "vae_scale_factor_spatial"))
+    scale = next(filter(None, scales), 8)
+    height, width = rows * scale, columns * scale
+    picture = torch.rand(1, 3, height, width, generator=torch.Generator().manual_seed(0))
+    pictures = dict.fromkeys(("image", "control_image", "conditioning_image"), picture)
+    sizes = {"height": height, "width": width, "num_frames": rows + 1, "mask_image": picture[:, :1].round()}
+    return {**sizes, **pictures, "num_inference_steps": 4, "output_type": "pt"}
 
 
 WIDER: Mapping[str, str] = MappingProxyType({"float16": "float32", "q4f16": "q4"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -41,19 +41,14 @@ def _runnable_part(model: Any, part: Part) -> Part:
     if not traced or all(_runs(model, part, each, image_sizes(each)) for each in near):
         return part
     runs = partial(_runs, model, part, spec)
-    base = next(filter(runs, _larger(traced)), None)
+    # Twice as large sizes follow, up to `LARGEST_SIDE`.
+    doublings = range(max(1, (LARGEST_SIDE // max(traced.values())).bit_length()))
+    base = next(filter(runs, ({name: size << times for name, size in traced.items()} for times in doublings)), None)
     if base is None:  # the fault is another
         return part
     limits = runnable_limits(_least_half(base, runs), runs)
     limited = with_limits(resized(spec, grown(traced, limits)), limits)
     return evolve(part, spec=evolve(limited, cases=[_case_within(limited, case, limits) for case in cases(spec)]))
-
-
-def _larger(sizes: Sizes) -> Iterator[Sizes]:
-    """The sizes, and twice as large ones up to `LARGEST_SIDE`."""
-    yield sizes
-    while max(sizes.values()) * 2 <= LARGEST_SIDE:
-        yield (sizes := {name: 2 * size for name, size in sizes.items()})
 
 
 def _least_half(sizes: Sizes, runs: Callable[[Sizes], bool]) -> Sizes:
