@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +52,16 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
         return tuple(_job({"model": str(model)}, out, defaults) for model in models)
     if not source.is_file():
         raise ModelNotFound(f"no folder and no file {str(source)!r}; pass a folder of checkpoints, or a file of jobs")
-    return tuple(_file_job(source, position, values, out, defaults) for position, values in _line_values(source))
+    lines = enumerate(source.read_bytes().splitlines(), start=1)
+    return tuple(_line_job(source, f"line {number}", line, out, defaults) for number, line in lines if line.strip())
 
 
-def _line_values(file: Path) -> Iterator[tuple[str, Any]]:
-    """The jobs of a file of JSON lines, each with its place; empty lines are passed over."""
-    for number, line in enumerate(file.read_bytes().splitlines(), start=1):
-        if line.strip():
-            try:
-                yield f"line {number}", json.loads(line)
-            except (ValueError, RecursionError) as error:  # also of UTF-8
-                raise InvalidSpec(f"line {number} of {file} is no JSON: {error}; write a job a line") from None
-
-
-def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mapping[str, Any]) -> ExportRequest:
-    """A job of a file; its errors name the file and the place."""
+def _line_job(file: Path, position: str, line: bytes, out: Path, defaults: Mapping[str, Any]) -> ExportRequest:
+    """The job of a line of a file; its errors name the file and the line."""
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:  # also of UTF-8
+        raise InvalidSpec(f"{position} of {file} is no JSON: {error}; write a job a line") from None
     if not isinstance(values, dict):
         raise InvalidSpec(f'{position} of {file} is not a job; write an object such as {{"model": "models/bert"}}')
     try:

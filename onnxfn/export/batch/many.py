@@ -46,6 +46,10 @@ class Task:
     attempt: int = 1
 
 
+Step = tuple[Task, JobResult | None]
+"""A task that starts, without a result; or that ended, with it. The task of a result may not have started."""
+
+
 def export_many(
     jobs: Iterable[ExportRequest],
     *,
@@ -94,7 +98,7 @@ def export_many(
         raise InvalidSpec(f"retries is {retries}; pass 0 or more")
     file, start = None if log is None else Path(log), perf_counter()
     prepared = _prepared(jobs, file)
-    ended = [(result.status, task, result) for task, result in prepared if result is not None]
+    ended = [(task, result) for task, result in prepared if result is not None]
     tasks = [task for task, result in prepared if result is None]
     workers = workers or (len(prepared) if executor else os.cpu_count()) or 1
     memory = memory or (None if executor else stated_bytes("/proc/meminfo", "MemAvailable"))
@@ -105,17 +109,15 @@ def export_many(
 
 
 def _announced(
-    steps: Iterable[tuple[str, Task, JobResult | None]],
-    count: int,
-    start: float,
-    log: Path | None,
-    on_event: OnBatchEvent,
+    steps: Iterable[Step], count: int, start: float, log: Path | None, on_event: OnBatchEvent
 ) -> dict[int, JobResult]:
     """The results of jobs, by their numbers. Each is written to the log as it comes, and each step is an event."""
     results: dict[int, JobResult] = {}
     run_count = 0
-    for status, task, result in steps:
+    for task, result in steps:
+        status = "start" if task.attempt == 1 else "retry"
         if result is not None:
+            status = result.status
             results[task.number] = result
             run_count += result.status != "unchanged"
             if log is not None:
@@ -152,7 +154,7 @@ def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | N
     )
 
 
-def _prepared(jobs: Iterable[ExportRequest], log: Path | None) -> list[tuple[Task, JobResult | None]]:
+def _prepared(jobs: Iterable[ExportRequest], log: Path | None) -> list[Step]:
     """Each job as a task; and its result, if it need not or cannot run. InvalidSpec if two jobs have the same path."""
     jobs, logged, seen = tuple(jobs), logged_results(log), dict[str, ExportRequest]()
     for job in jobs:
@@ -163,7 +165,7 @@ def _prepared(jobs: Iterable[ExportRequest], log: Path | None) -> list[tuple[Tas
     return [_prepared_job(number, job, logged.get(job.path)) for number, job in enumerate(jobs)]
 
 
-def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) -> tuple[Task, JobResult | None]:
+def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) -> Step:
     """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read."""
     task = Task(number, job)
     try:
@@ -187,8 +189,8 @@ def _run(
     workers: int,
     memory: int | None,
     retries: int,
-) -> Generator[tuple[str, Task, JobResult | None], None, None]:
-    """Runs tasks: an event for each start, and for each end with its result. At the end the rest is cancelled."""
+) -> Generator[Step, None, None]:
+    """Runs tasks: a step for each start, and for each end with its result. At the end the rest is cancelled."""
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()
@@ -203,7 +205,7 @@ def _run(
                     future.set_exception(error)
                 running[future] = task
                 future.add_done_callback(ended.put)
-                yield "start" if task.attempt == 1 else "retry", task, None
+                yield task, None
             future = ended.get()
             task = running.pop(future)
             result = _result(future, task)
@@ -211,7 +213,7 @@ def _run(
             if result.status == "lost" and task.attempt <= retries:
                 waiting.insert(0, evolve(task, attempt=task.attempt + 1))
                 continue
-            yield result.status, task, result
+            yield task, result
     finally:
         for future in running:
             future.cancel()

@@ -38,8 +38,14 @@ def serve(connection: Connection) -> None:
         except EOFError:
             return
         process = os.fork()
-        if process == 0:
-            _run(job, connection)
+        if process == 0:  # in a copy of this server
+            try:
+                end_with_parent()
+                os.dup2(1, 2)  # its errors go where its output goes
+                connection.send(os.getpid())
+                connection.send(job_result(job))
+            finally:
+                os._exit(0)  # not the end of the program that this process is a copy of
         os.waitpid(process, 0)
         connection.send(None)
 
@@ -59,17 +65,6 @@ def end_with_parent() -> None:
     """Has Linux end this process when the one that started it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the signal for the death of the parent
-
-
-def _run(job: ExportRequest, connection: Connection) -> None:
-    """Runs a job in this copy of the server, and ends the copy."""
-    try:
-        end_with_parent()
-        os.dup2(1, 2)  # its errors go where its output goes
-        connection.send(os.getpid())
-        connection.send(job_result(job))
-    finally:
-        os._exit(0)  # not the end of the program that this process is a copy of
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from multiprocessing import Pipe
 from tempfile import TemporaryFile
@@ -41,6 +41,14 @@ class Server:
     connection: Any
     errors: IO[bytes]
 
+    def close(self) -> None:
+        """Ends the server, and with it the process of its job."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self.errors.close()
+
 
 @contextmanager
 def local_processes(workers: int) -> Iterator[Submit]:
@@ -63,7 +71,7 @@ def local_processes(workers: int) -> Iterator[Submit]:
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         for server in servers:
-            _end(server)
+            server.close()
 
 
 def executor_processes(executor: Executor) -> Submit:
@@ -74,11 +82,8 @@ def executor_processes(executor: Executor) -> Submit:
 
 def run_job(job: ExportRequest, limits: JobLimits, _call: int = 0) -> JobResult:
     """Runs a job by a server of its own: what an executor calls."""
-    server = _started_server()
-    try:
+    with closing(_started_server()) as server:
         return _answer(server, job, limits)
-    finally:
-        _end(server)
 
 
 def _started_server() -> Server:
@@ -98,15 +103,6 @@ def _started_server() -> Server:
     return Server(process, ours, errors)
 
 
-def _end(server: Server) -> None:
-    """Ends a server, and with it the process of its job."""
-    if server.process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(server.process.pid, signal.SIGKILL)
-        server.process.wait()
-    server.errors.close()
-
-
 def _answer(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:
     """The result of a job that is sent to a server. The server ends if the job uses more than its limits."""
     try:
@@ -117,7 +113,7 @@ def _answer(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:
         server.errors.seek(0)
         lines = server.errors.read().decode("utf-8", errors="replace").strip()
         code = server.process.poll() or 0
-        _end(server)
+        server.close()
         if code > 0:  # that of a signal is negative
             reason = lines.rpartition("\n")[2]  # the last line of a traceback is the error itself
             words = f"the process that runs the exports ended by itself: {reason}"
@@ -135,7 +131,7 @@ def _watched(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult
         peak = max(peak, stated_bytes(f"/proc/{process}/status", "RssAnon") or 0)
         over = _over_limits(job, limits, perf_counter() - start, peak)
         if over is not None:
-            _end(server)
+            server.close()
             result = over
             break
         if server.connection.poll(PERIOD):
