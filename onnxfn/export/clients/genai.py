@@ -353,7 +353,6 @@ def merging_graph(table: Any, placeholder: int) -> Any:
     width = graph.output[0].type.tensor_type.shape.dim[2].dim_value
     constants = {
         "placeholder": np.int64(placeholder),
-        "one_axis": np.array([-1]),
         "last_axis": np.array([-1]),
         "first_axis": np.int64(0),
         "no_features": np.zeros((1, width), np.float32),
@@ -363,7 +362,7 @@ def merging_graph(table: Any, placeholder: int) -> Any:
         [
             node("Equal", [IDS, "placeholder"], ["is_placeholder"]),
             node("Cast", ["is_placeholder"], ["ones"], to=TensorProto.INT64),
-            node("Reshape", ["ones", "one_axis"], ["ones_in_a_row"]),
+            node("Reshape", ["ones", "last_axis"], ["ones_in_a_row"]),
             node("CumSum", ["ones_in_a_row", "first_axis"], ["counts"]),
             node("Shape", [IDS], ["shape"]),
             node("Reshape", ["counts", "shape"], ["numbers"]),

@@ -34,9 +34,6 @@ def preprocessor_config(folder: Folder) -> dict[str, str]:
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 TEMPLATE = "chat_template.jinja"
 
-CLASSES: Mapping[str, str] = MappingProxyType({"TokenizersBackend": "PreTrainedTokenizerFast"})
-"""A class of transformers 5 alone -> the class of the same behavior that all versions know."""
-
 
 def tokenizer_config(folder: Folder) -> dict[str, str]:
     """`tokenizer_config.json` in words that all clients know; nothing for a folder without a tokenizer."""
@@ -49,10 +46,12 @@ def tokenizer_config(folder: Folder) -> dict[str, str]:
     if isinstance(extra, list):  # a list has an older name; 4.57 knows a dict under the newer one
         others = {key: value for key, value in portable.items() if key != "extra_special_tokens"}
         new = {"additional_special_tokens": extra, **others} if extra else others
-    if known := CLASSES.get(new.get("tokenizer_class", "")):
-        # In 4.57 a generic tokenizer also has `token_type_ids`.
-        new = {"model_input_names": ["input_ids", "attention_mask"], **new, "tokenizer_class": known}
-    template = _template(folder)
+    if new.get("tokenizer_class") == "TokenizersBackend":  # a class of transformers 5 alone
+        # All versions know a class of the same behavior. In 4.57 a generic tokenizer also has `token_type_ids`.
+        known = {"tokenizer_class": "PreTrainedTokenizerFast"}
+        new = {"model_input_names": ["input_ids", "attention_mask"], **new, **known}
+    older = (json_object(folder, "chat_template.json") or {}).get("chat_template")
+    template = folder.texts.get(TEMPLATE) or (older if isinstance(older, str) else "")
     new = {**new, "chat_template": template} if template and not new.get("chat_template") else new
     # The longest text that sentence-transformers gives the model, if the tokenizer states none itself.
     length = (json_object(folder, "sentence_bert_config.json") or {}).get("max_seq_length")
@@ -63,12 +62,6 @@ def chat_template(folder: Folder) -> dict[str, str]:
     """`chat_template.jinja`, if the template is in the configuration of the tokenizer alone."""
     inside = (json_object(folder, TOKENIZER_CONFIG) or {}).get("chat_template")
     return {TEMPLATE: inside} if isinstance(inside, str) and TEMPLATE not in folder.names else {}
-
-
-def _template(folder: Folder) -> str:
-    """The chat template of a folder that has it in a file of its own; empty without one."""
-    old = (json_object(folder, "chat_template.json") or {}).get("chat_template")
-    return folder.texts.get(TEMPLATE) or (old if isinstance(old, str) else "")
 
 
 MODULES = "modules.json"

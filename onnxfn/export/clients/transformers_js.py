@@ -13,16 +13,10 @@ from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix
 
-
-def _types_by_task(file: Path) -> dict[str, frozenset[str]]:
-    """The types of each task; a word with a colon is a task, the words after it are types."""
-    lines = file.read_text(encoding="utf-8").strip().replace("\n  ", " ").splitlines()
-    rows = [line.partition(": ") for line in lines]
-    return {task: frozenset(types.split()) for task, _, types in rows}
-
+_ROWS = Path(__file__).with_name("transformers_js_types.txt").read_text(encoding="utf-8").strip().replace("\n  ", " ")
 
 TYPES_BY_TASK: Mapping[str, frozenset[str]] = MappingProxyType(
-    _types_by_task(Path(__file__).with_name("transformers_js_types.txt"))
+    {task: frozenset(types.split()) for task, _, types in (row.partition(": ") for row in _ROWS.splitlines())}
 )
 """A task -> the model types whose class transformers.js has. `AutoModel`, of feature-extraction, loads any type."""
 
