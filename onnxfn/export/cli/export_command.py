@@ -108,14 +108,11 @@ def export_script(script: Path, out: Path, modules: Sequence[str], runs: Sequenc
     sys.path.insert(0, str(script.parent.resolve()))  # as Python does for a script
     names = runpy.run_path(str(script))
     program = dict(_named_module(text, names) for text in modules)
-    form, options = result_form(values), with_check({name: values[name] for name in values if name in WATCH_OPTIONS})
+    form = result_form(values)
+    options = with_check({name: value for name, value in values.items() if name not in ("json", "verbose")})
     watched = [partial(_value, text, names, "--run") for text in runs]
     parts = export_pipeline(program, out, run=watched, on_event=stages(transient=form != "verbose"), **options)
     say_parts(form, str(out), parts)
-
-
-WATCH_OPTIONS = ("check", "no_check", "overwrite")
-"""The options of a command that `export_pipeline` takes, too."""
 
 
 def _named_module(text: str, names: Mapping[str, Any]) -> tuple[str, Any]:

@@ -36,7 +36,7 @@ from onnxfn.specs.results.printing import (
     with_float_dtype,
 )
 from onnxfn.specs.short_repr import counted, grouped_rows
-from onnxfn.specs.stored.reports import Exported, Report
+from onnxfn.specs.stored.reports import Exported
 
 Form = Literal["brief", "verbose", "json"]
 """The output of a command: at most LINES lines, everything, or JSON."""
@@ -109,12 +109,11 @@ def screen(heading: str, sections: Sections, summary: str = "") -> str:
     with_rows = [section for section in sections if section[1]]
     room = LINES - 1 - len(heading.splitlines()) - bool(summary) - len(with_rows)
     most = max(size for size in range(1, LINES) if sum(min(size, len(rows)) for _, rows in with_rows) <= room)
-    return text(heading, [(name, _first_rows(rows, most)) for name, rows in with_rows], summary)
-
-
-def _first_rows(rows: Rows, most: int) -> Rows:
-    """The first rows, the last of which says how many more there are."""
-    return rows if len(rows) <= most else [*rows[: most - 1], (f"and {len(rows) - most + 1} more: --verbose",)]
+    first_rows = [
+        (name, rows if len(rows) <= most else [*rows[: most - 1], (f"and {len(rows) - most + 1} more: --verbose",)])
+        for name, rows in with_rows
+    ]
+    return text(heading, first_rows, summary)
 
 
 def _tensor_sections(plan: Plan, types: Mapping[str, str]) -> Sections:
@@ -145,7 +144,9 @@ def _facts_by_file(exported: Exported, folder: str) -> dict[str, dict[str, str]]
     """From the path of each file in a folder to what is known of its graph, by column; nothing for other files."""
     nodes = {f"{size.part}.onnx": str(size.nodes) for size in exported.graphs}
     weights = {f"{size.part}.onnx": file_size(size.bytes).partition(",")[0] for size in exported.plan.weight_bytes}
-    figures = _figures(exported.report)
+    report = exported.report
+    head, *rows = variant_rows(report) if report is not None and report.passed else [()]
+    figures = {row[0]: dict(zip(head[1:], row[1:], strict=False)) for row in rows}  # the worst of its check, by column
     return {
         str(path.relative_to(folder)): {
             "size": weights.get(path.name, ""),  # a measure of the check has the name `weights`
@@ -156,12 +157,6 @@ def _facts_by_file(exported: Exported, folder: str) -> dict[str, dict[str, str]]
         else {}
         for path in map(PurePath, exported.files)
     }
-
-
-def _figures(report: Report | None) -> dict[str, dict[str, str]]:
-    """From each file to the worst figures of its check, by column."""
-    head, *rows = variant_rows(report) if report is not None and report.passed else [()]
-    return {row[0]: dict(zip(head[1:], row[1:], strict=False)) for row in rows}
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-export", 1

@@ -45,8 +45,10 @@ def job_digest(job: ExportRequest, source: Path) -> str:
     is_download = not Path(job.checkpoint).exists()
     facts.extend((source.parent.parent.name, source.name) if is_download else ())
     for folder in (*([] if is_download else [source]), *([job.adapter] if job.adapter else [])):
-        files = _files(folder, patterns_of(job.library))
-        facts.extend(f"{file.relative_to(folder)} {_file_state(file)}" for file in sorted(files))
+        for file in sorted(_files(folder, patterns_of(job.library))):
+            state = file.stat()
+            known = sha256_of(file) if state.st_size <= TEXT_BYTES else f"{state.st_size} {state.st_mtime_ns}"
+            facts.append(f"{file.relative_to(folder)} {known}")
     return _sha256((*facts, *package_versions()))
 
 
@@ -118,11 +120,6 @@ def _checkpoint_fingerprint(folder: Path) -> str | None:
 
 def _sha256(facts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
-
-
-def _file_state(file: Path) -> str:
-    state = file.stat()
-    return sha256_of(file) if state.st_size <= TEXT_BYTES else f"{state.st_size} {state.st_mtime_ns}"
 
 
 def _weight_headers(folder: Path) -> Iterator[str]:

@@ -41,7 +41,9 @@ def move_files(journal: Journal, root: Path, folder: Path) -> None:
                 undo.callback(file.replace(inside / REPLACED_FILES / str(number)).replace, file)
         for name in journal.files:
             file, target = inside / STAGED_FILES / name, folder / name
-            _make_folder(target.parent, undo)
+            for parent in reversed([each for each in target.parents if not each.exists()]):
+                parent.mkdir()
+                undo.callback(parent.rmdir)
             file.replace(target)
             undo.callback(target.replace, file)
         undo.pop_all()
@@ -52,14 +54,13 @@ def move_files(journal: Journal, root: Path, folder: Path) -> None:
 def finish_moves(journal: Journal, root: Path, folder: Path) -> None:
     """Finishes `move_files` of a killed process, without files whose folder is a link out of `folder`."""
     journal = evolve(journal, files=_own(journal.files, folder), stale=_own(journal.stale, folder))
-    waiting = {name for name in journal.files if os.path.lexists(root / STAGED_FILES / name)}
+    waiting = [name for name in journal.files if os.path.lexists(root / STAGED_FILES / name)]
     for name in _old_names(journal):
         if name in waiting or name in journal.stale:
             (folder / name).unlink(missing_ok=True)
-    for name in journal.files:
-        if name in waiting:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / STAGED_FILES / name).replace(folder / name)
+    for name in waiting:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / STAGED_FILES / name).replace(folder / name)
     _remove_empty_folders(journal, folder)
 
 
@@ -72,13 +73,6 @@ def _old_names(journal: Journal) -> list[str]:
 def _own(names: Iterable[str], folder: Path) -> list[str]:
     """Those of the names whose files lie in a folder. A file that is itself a link is moved as a link."""
     return [name for name in names if file_fault((folder / name).parent, folder) is None]
-
-
-def _make_folder(folder: Path, undo: ExitStack) -> None:
-    if not folder.exists():
-        _make_folder(folder.parent, undo)
-        folder.mkdir()
-        undo.callback(folder.rmdir)
 
 
 def _remove_empty_folders(journal: Journal, folder: Path) -> None:

@@ -202,10 +202,8 @@ def _create(destination: Destination, folder: Path) -> tuple[Path, int]:
     """A new staging folder, and the descriptor of its lock."""
     existing = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     if existing == folder and not destination.is_file:
-        try:
+        with suppress(OSError):  # the parent is on another file system, or not writable
             return _create_in(folder.parent, folder)
-        except OSError:  # the parent is on another file system, or not writable
-            pass
     return _create_in(existing, folder)
 
 
@@ -239,15 +237,10 @@ def _is_dead(root: Path, folder: Path) -> bool:
     # a folder of another program is never deleted
     if not entries <= {LOCK_FILE, STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE, REPLACED_FILES}:
         return False
-    return root.parent == folder or _target(root) in ("", folder.relative_to(root.parent).as_posix())
-
-
-def _target(root: Path) -> str:
-    """The destination's folder of a staging folder, as its lock file names it; empty if it has none."""
-    try:
-        return os.fsdecode(read_regular(root / LOCK_FILE))
-    except OSError:
-        return ""
+    target = ""  # the destination's folder, as the lock file names it
+    with suppress(OSError):
+        target = os.fsdecode(read_regular(root / LOCK_FILE))
+    return root.parent == folder or target in ("", folder.relative_to(root.parent).as_posix())
 
 
 def _close(root: Path, folder: Path) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from onnxfn.export.report.report_file import graph_facts, weights_by_dtype
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line
-from onnxfn.specs.results.printing import Rows, file_size, text
+from onnxfn.specs.results.printing import Sections, file_size, text
 from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.weights.layouts import onnx_folder
 from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata
@@ -42,7 +42,8 @@ def graph_summary(file: Path) -> dict[str, Any]:
     data_files = {name: file.parent / name for name in sorted(external_data_names(file))}
     return {
         **facts,
-        "operators": dict(Counter(map(_operator, nodes)).most_common()),
+        # An operator that is not ONNX's own has its domain.
+        "operators": dict(Counter(".".join(filter(None, (each.domain, each.op_type))) for each in nodes).most_common()),
         "weights": weights,
         "bytes": file.stat().st_size,
         "external_data": {name: path.stat().st_size if path.is_file() else None for name, path in data_files.items()},
@@ -58,10 +59,13 @@ def summary_text(name: str, summary: Mapping[str, Any]) -> str:
     ]
     data = summary["external_data"].items()
     others = [(file, "no such file" if size is None else file_size(size)) for file, size in data]
-    sections = [
+    # Rows of at most 100 characters, in which each operator stands next to its number.
+    operators = ", ".join(f"{operator}\xa0{count}" for operator, count in summary["operators"].items())
+    rows = [(row.replace("\xa0", " "),) for row in wrap(operators, 100, break_on_hyphens=False)]
+    sections: Sections = [
         ("inputs", grouped_rows(list(map(_port, summary["inputs"])))),
         ("outputs", grouped_rows(list(map(_port, summary["outputs"])))),
-        ("operators", _wrapped(f"{operator} {count}" for operator, count in summary["operators"].items())),
+        ("operators", rows),
         ("weights", weights),
         ("external data", others),
         ("metadata", [_metadata_row(key, value) for key, value in summary["metadata"].items()]),
@@ -69,11 +73,6 @@ def summary_text(name: str, summary: Mapping[str, Any]) -> str:
     opsets = [f"{domain or 'opset'} {version}" for domain, version in summary["opsets"].items()]
     nodes = counted(sum(summary["operators"].values()), "nodes")
     return text(name, sections, " · ".join((*opsets, nodes, file_size(summary["bytes"]))))
-
-
-def _operator(node: Any) -> str:
-    """The operator of a node; one that is not ONNX's own with its domain."""
-    return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
 
 
 def _port(port: Mapping[str, Any]) -> tuple[str, str]:
@@ -86,9 +85,3 @@ def _metadata_row(key: str, value: str) -> tuple[str, str]:
     line, *others = value.splitlines() or [""]
     is_whole = len(line) <= LONGEST_VALUE and not others
     return key.removeprefix("onnxfn."), line if is_whole else f"{line[:LONGEST_VALUE]}..."
-
-
-def _wrapped(words: Iterable[str]) -> Rows:
-    """Words in rows of at most 100 characters, with commas between them."""
-    unbroken = ", ".join(word.replace(" ", "\xa0") for word in words)
-    return [(row.replace("\xa0", " "),) for row in wrap(unbroken, 100, break_on_hyphens=False)]
