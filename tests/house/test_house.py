@@ -39,7 +39,7 @@ BUDGET = {
     "graphs": 7_904,
     "run": 1_284,
     "check": 6_227,
-    "export": 12_172,
+    "export": 12_014,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 
