@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import regex
 from attrs import field, frozen
 
 from onnxfn.specs.errors import (
@@ -106,7 +107,7 @@ def read_adapter(folder: str | Path) -> Adapter:
             others[name] = tensor
     try:
         layers = {name: _layer(folder, name, config, kinds) for name, kinds in grouped.items()}
-    except (TypeError, AttributeError, re.error, InvalidSpec) as error:
+    except (TypeError, AttributeError, InvalidSpec) as error:
         raise LoadFailed(f"the adapter {folder} cannot be read: a value of {CONFIG} is wrong: {error}") from error
     return Adapter(folder, layers, others)
 
@@ -185,52 +186,28 @@ def _merged_rows(matrix: Any, left: Any, right: Any, layer: AdaptedLayer) -> Ite
         yield merged.to(matrix.dtype)
 
 
-# A pattern comes with an adapter, so from anybody. Python's `re` may need hours for `(a|a)*b`. Here all places of a
-# name that a pattern can reach are followed at a time, so that the time is linear in the lengths of both.
-ATOM = r"\\[.dw]|\[[\w.-]+\]|[\w.-]"
-UNIT = re.compile(rf"(?P<group>\((?:\?:)?(?:{ATOM}|\|)*\)|{ATOM})(?P<repeat>[*+?]?)")
-"""A part of a pattern: a character, a class of characters, or names in parentheses; and how often it comes."""
-
-LONGEST = 1000
-"""The most characters of a pattern."""
+# A pattern comes with an adapter, so from anybody. Python's `re` may need hours for one, and `regex` all memory for
+# `((a{1000}){1000}){1000}`.
+PATTERN = re.compile(r"(\\[.dw]|\(\?:|\((?!\?)|[^\\({}]){0,1000}")
+"""What a pattern may consist of. Of such patterns, some need long, and none much memory."""
 
 KNOWN = "names, ., \\d, \\w, [0-9], (a|b), *, + and ?"
 
+SECONDS = 0.3
+"""The most time that a pattern may need for a name."""
+
 
 def is_match(pattern: str, name: str) -> bool:
-    r"""Whether a pattern fits a name, or its end after a dot, as PEFT says. InvalidSpec for a pattern of another kind.
+    r"""Whether a pattern fits a name, or its end after a dot, as PEFT says.
+
+    InvalidSpec for a pattern of another kind, and for one that needs more than `SECONDS`.
 
     >>> [is_match(pattern, "layers.10.q_proj") for pattern in ("q_proj", r"layers\.\d+\.(q|k)_proj", "^q_proj")]
     [True, True, False]
     """
-    if name == pattern or name.endswith(f".{pattern}"):
-        return True
-    if "|" in pattern and "(" not in pattern:
-        return any(is_match(form, name) for form in pattern.split("|"))
-    places = {0} | ({match.end() for match in re.finditer(r"\.", name)} if not pattern.startswith("^") else set())
-    for group, repeat in _units(pattern):
-        after = _ends(group, name, places)
-        new = after if repeat in ("*", "+") else set()
-        while new := _ends(group, name, new) - after:
-            after |= new
-        places = places | after if repeat in ("*", "?") else after
-    return len(name) in places
-
-
-def _units(pattern: str) -> Iterator[tuple[str, str]]:
-    """The parts of a pattern, each with its sign of repetition."""
-    start, inner = 0, pattern.removeprefix("^").removesuffix("$")
-    while start < len(inner):
-        match = UNIT.match(inner, start) if len(inner) <= LONGEST else None
-        if match is None:
-            raise InvalidSpec(
-                f"the pattern {shortened(pattern)} is of a kind that onnxfn does not know; known: {KNOWN}"
-            )
-        yield match["group"], match["repeat"]
-        start = match.end()
-
-
-def _ends(group: str, name: str, places: Iterable[int]) -> set[int]:
-    """The places of a name that follow a part without repetition at any of some places."""
-    forms = [re.compile(form) for form in group.removeprefix("(").removeprefix("?:").removesuffix(")").split("|")]
-    return {match.end() for form in forms for start in places if (match := form.match(name, start))}
+    if not PATTERN.fullmatch(pattern):
+        raise InvalidSpec(f"the pattern {shortened(pattern)} is of a kind that onnxfn does not know; known: {KNOWN}")
+    try:
+        return name == pattern or regex.match(rf"(.*\.)?({pattern})$", name, timeout=SECONDS) is not None
+    except (TimeoutError, RecursionError, regex.error) as error:
+        raise InvalidSpec(f"the pattern {shortened(pattern)} cannot be matched: {first_line(error)}") from None

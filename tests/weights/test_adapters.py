@@ -14,7 +14,7 @@ from refusals import refusal
 from safetensors.torch import load_file, save_file
 
 from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound
-from onnxfn.weights.adapters import CONFIG, LONGEST, WEIGHTS, is_match, read_adapter
+from onnxfn.weights.adapters import CONFIG, WEIGHTS, is_match, read_adapter
 
 PATTERNS = peft_adapters.FOLDER / "patterns"
 
@@ -89,7 +89,7 @@ def test_a_damaged_adapter_is_refused(folder):
     assert "cannot be read" in refusal(LoadFailed, read_adapter, folder)
 
 
-@pytest.mark.parametrize("pattern", ["[", "(a*)*b", "[z-a]"])
+@pytest.mark.parametrize("pattern", ["[", "a{3}b", "[z-a]"])
 def test_a_pattern_that_cannot_be_read_is_named(folder, pattern):
     message = refusal(LoadFailed, read_adapter, change(folder, alpha_pattern={pattern: 3}))
     assert f"{folder} cannot be read: a value of {CONFIG} is wrong: " in message
@@ -115,7 +115,7 @@ names = st.text("ab1._", max_size=8)
 @given(patterns, names)
 def test_a_pattern_fits_the_names_that_peft_fits(pattern, name):
     by_peft = re.match(rf"(.*\.)?({pattern})$", name) is not None
-    assert is_match(pattern, name) == (by_peft or name == pattern or name.endswith(f".{pattern}"))
+    assert is_match(pattern, name) == by_peft
 
 
 @pytest.mark.parametrize(
@@ -135,15 +135,16 @@ def test_what_people_write_fits(pattern, fits):
     assert is_match(pattern, "model.layers.10.self_attn.q_proj") is fits
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name"), [("(a|a)*b", "a" * 2000), ("(a|aa)+c", "a" * 2000), ("a*" * 400, "a" * 500)]
-)
-def test_a_pattern_that_backtracks_for_hours_is_quick(pattern, name):
+@pytest.mark.parametrize(("pattern", "name"), [("(a|aa)+c", "a" * 2000), ("a*" * 400, "a" * 500)])
+def test_a_pattern_that_backtracks_for_hours_is_refused_within_a_second(pattern, name):
     start = perf_counter()
-    is_match(pattern, f"{name}!")
+    assert "timed out" in refusal(InvalidSpec, is_match, pattern, f"{name}!")
     assert perf_counter() - start < 5
 
 
-@pytest.mark.parametrize("pattern", ["[", "a{3}", "(a*)*", r"(?=a)", "a**", "a" * (LONGEST + 1)])
+KINDS = ["[", "a{3}", "((a{1000}){1000}){1000}", "(?=a)", "(?R)", "a**", "a" * 1001, "(" * 400 + "a" + ")" * 400]
+
+
+@pytest.mark.parametrize("pattern", KINDS)
 def test_a_pattern_of_another_kind_is_refused(pattern):
     assert "the pattern " in refusal(InvalidSpec, is_match, pattern, "layers.0.q_proj")
