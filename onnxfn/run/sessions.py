@@ -153,11 +153,8 @@ def _weight_bytes(file: Path, types: Sequence[str], least: int = 0) -> int:
 
     0 for a damaged file, of which `open_session` says what is wrong.
     """
-    from onnx import TensorProto
-
-    numbers = [TensorProto.DataType.Value(name) for name in types]
     with suppress(ValueError):
-        return sum(each.length for each in stored_tensors(file) if each.dtype in numbers and each.length >= least)
+        return sum(each.length for each in stored_tensors(file) if each.dtype in types and each.length >= least)
     return 0
 
 

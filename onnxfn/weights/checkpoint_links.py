@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from attrs import frozen
+from toolz import groupby
 
 from onnxfn.specs.errors import ModelNotFound, listed, shortened
 from onnxfn.specs.stored.reports import Tick, no_tick
@@ -26,14 +27,8 @@ ONNX_DTYPES = MappingProxyType(
         "BF16": "BFLOAT16",
         "F8_E4M3": "FLOAT8E4M3FN",
         "F8_E5M2": "FLOAT8E5M2",
-        "I64": "INT64",
-        "I32": "INT32",
-        "I16": "INT16",
-        "I8": "INT8",
-        "U64": "UINT64",
-        "U32": "UINT32",
-        "U16": "UINT16",
-        "U8": "UINT8",
+        **{f"I{bits}": f"INT{bits}" for bits in (8, 16, 32, 64)},
+        **{f"U{bits}": f"UINT{bits}" for bits in (8, 16, 32, 64)},
         "BOOL": "BOOL",
     }
 )
@@ -42,7 +37,7 @@ ONNX_DTYPES = MappingProxyType(
 
 @frozen
 class TensorEntry:
-    """A tensor in a safetensors file.
+    """A tensor in a safetensors file, in an ONNX file or in its external data.
 
     `dtype` is the name of an `onnx_ir.DataType`. `offset` and `length` are in bytes, `offset` from the start of `file`.
     """
@@ -113,9 +108,7 @@ def entries_by_bytes(
     bytes. A weight that was transposed, converted or computed has no entry.
     """
     views = byte_views(entries)
-    candidates: dict[Any, list[TensorEntry]] = {}
-    for entry, view in views.items():
-        candidates.setdefault((entry.dtype, entry.length, bytes(view[:PREFIX_BYTES])), []).append(entry)
+    candidates = groupby(lambda entry: (entry.dtype, entry.length, bytes(views[entry][:PREFIX_BYTES])), views)
     matches = {}
     for name, tensor in tensors.items() if views else ():
         ordered = sorted(candidates.get(_prefix_key(tensor), ()), key=lambda entry: not names_match(entry.name, name))
@@ -141,12 +134,15 @@ def byte_views(entries: Iterable[TensorEntry]) -> dict[TensorEntry, Any]:
 
 def arrays(entries: Iterable[TensorEntry]) -> dict[str, Any]:
     """From the name of each entry to its tensor, as an array that is memory-mapped from the file."""
+    views = byte_views(entries).items()
+    return {entry.name: view.view(numpy_dtype(entry.dtype)).reshape(entry.shape) for entry, view in views}
+
+
+def numpy_dtype(name: str) -> Any:
+    """The numpy dtype of the `onnx_ir.DataType` with a name."""
     from onnx_ir import DataType
 
-    return {
-        entry.name: view.view(DataType[entry.dtype].numpy()).reshape(entry.shape)
-        for entry, view in byte_views(entries).items()
-    }
+    return DataType[name].numpy()
 
 
 def _prefix_key(tensor: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from attrs import field, frozen
 
 from onnxfn.specs.errors import first_line, shortened
+from onnxfn.weights.checkpoint_links import TensorEntry
 from onnxfn.weights.names import name_fault
 
 
@@ -163,27 +164,14 @@ def metadata(file: Path) -> dict[str, str]:
         return {}
 
 
-@frozen
-class StoredTensor:
-    """The place of the bytes of an initializer: `length` bytes of `file` from `offset` on.
-
-    `dtype` is the number of its type in ONNX.
-    """
-
-    name: str
-    dtype: int
-    shape: tuple[int, ...]
-    file: Path
-    offset: int
-    length: int
-
-
-def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
+def stored_tensors(file: Path) -> tuple[TensorEntry, ...]:
     """The initializers of an ONNX file with bytes in the file or in external data; ValueError for another file.
 
     An initializer with a list of numbers, such as `float_data`, is left out. ValueError also for external data that
     is not to be opened.
     """
+    from onnx import TensorProto
+
     tensors = [
         (tensor, {entry.key: entry.value for entry in tensor.external_data})
         for tensor in onnx_model(file).graph.initializer
@@ -191,13 +179,13 @@ def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
     if fault := _name_fault(file, {entries["location"] for _, entries in tensors if "location" in entries}):
         raise ValueError(fault)
     return tuple(
-        StoredTensor(
+        TensorEntry(
             tensor.name,
-            tensor.data_type,
-            tuple(tensor.dims),
+            TensorProto.DataType.Name(tensor.data_type),
             file.parent / entries["location"],
             int(entries.get("offset", 0)),
             int(entries.get("length", 0)),
+            tuple(tensor.dims),
         )
         for tensor, entries in tensors
         if "location" in entries

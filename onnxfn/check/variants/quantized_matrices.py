@@ -17,7 +17,8 @@ from attrs import evolve, field, frozen
 
 from onnxfn.check.verdict.compare import all_elements
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.weights.onnx_files import StoredTensor, graph_nodes, numbered_tensors, stored_tensors
+from onnxfn.weights.checkpoint_links import TensorEntry, numpy_dtype
+from onnxfn.weights.onnx_files import graph_nodes, numbered_tensors, stored_tensors
 
 NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
@@ -143,11 +144,9 @@ def _source(name: str, sources: Mapping[str, str]) -> str:
     return name
 
 
-def _in_file(tensor: StoredTensor) -> Tensor:
+def _in_file(tensor: TensorEntry) -> Tensor:
     """The tensor, whose file is mapped while rows are read: so no row of an earlier read stays in memory."""
-    from onnx.helper import tensor_dtype_to_np_dtype
-
-    dtype = tensor_dtype_to_np_dtype(tensor.dtype)
+    dtype = numpy_dtype(tensor.dtype)
 
     def rows(count: int, index: Any) -> Array:
         shape = (count, tensor.length // count)  # in bytes: their offset may be any

@@ -16,8 +16,9 @@ from attrs import evolve
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.stored.reports import Tick, no_tick
+from onnxfn.weights.checkpoint_links import TensorEntry, numpy_dtype
 from onnxfn.weights.chunks import first_difference
-from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
+from onnxfn.weights.onnx_files import stored_tensors
 
 
 def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> tuple[str, ...]:
@@ -52,7 +53,7 @@ def _not_finite(name: str, tensor: Any) -> str:
     return f"{name} has {count} elements that are NaN or infinite, in the model itself" if count else ""
 
 
-def _difference(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]) -> str:
+def _difference(stored: TensorEntry, tensor: Any, read: Callable[[Path], Array]) -> str:
     """The finding for a weight whose bytes in the file are not those of the tensor; empty if it is transposed."""
     converted = _in_dtype(tensor, stored.dtype) if tuple(tensor.shape) == stored.shape else None
     row = None if converted is None else _first_different_row(stored, converted, read)
@@ -61,7 +62,7 @@ def _difference(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]
     return f"{stored.name} in the file is not the model's, first in row {row} of {(*stored.shape, 1)[0]}"
 
 
-def _is_transposed(stored: StoredTensor, tensor: Any, row: int, read: Callable[[Path], Array]) -> bool:
+def _is_transposed(stored: TensorEntry, tensor: Any, row: int, read: Callable[[Path], Array]) -> bool:
     """Whether a row in the file that differs from the row of a square matrix equals the column of the same index."""
     if tensor.dim() != 2 or tensor.shape[0] != tensor.shape[1]:  # noqa: PLR2004 - rows and columns
         return False
@@ -70,7 +71,7 @@ def _is_transposed(stored: StoredTensor, tensor: Any, row: int, read: Callable[[
     return _first_different_row(stored_row, tensor[:, row : row + 1].mT.contiguous(), read) is None
 
 
-def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]) -> int | None:
+def _first_different_row(stored: TensorEntry, tensor: Any, read: Callable[[Path], Array]) -> int | None:
     """The first row, along the first axis, that differs between the file and a tensor; None if there is none."""
     import onnx_ir
 
@@ -81,12 +82,11 @@ def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path
     return None if byte is None else byte // max(1, stored.length // (stored.shape or (1,))[0])
 
 
-def _in_dtype(tensor: Any, dtype: int) -> Any:
+def _in_dtype(tensor: Any, dtype: str) -> Any:
     """The tensor in a dtype of ONNX; None if the tensor has numbers of another kind, as a quantized weight does."""
     import torch
-    from onnx.helper import tensor_dtype_to_np_dtype
 
-    wanted = getattr(torch, tensor_dtype_to_np_dtype(dtype).name, None)
+    wanted = getattr(torch, numpy_dtype(dtype).name, None)
     if wanted is None or wanted.is_floating_point != tensor.is_floating_point():
         return None
     return tensor.detach().to(wanted).cpu()

@@ -237,9 +237,11 @@ def graph_facts(file: Path) -> dict[str, Any]:
 
 def _port(value: Any) -> dict[str, Any]:
     """Name, type and axes of an input or output: a size, a symbol, or null for an axis without a name."""
+    from onnx import TensorProto
+
     tensor = value.type.tensor_type
     shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in tensor.shape.dim]
-    return {"name": value.name, "dtype": _dtype_name(tensor.elem_type), "shape": shape}
+    return {"name": value.name, "dtype": _dtype_name(TensorProto.DataType.Name(tensor.elem_type)), "shape": shape}
 
 
 def weights_by_dtype(file: Path) -> dict[str, dict[str, int]]:
@@ -253,12 +255,9 @@ def weights_by_dtype(file: Path) -> dict[str, dict[str, int]]:
     return dict(sorted(sums.items(), key=lambda item: -item[1]["bytes"]))
 
 
-def _dtype_name(number: int) -> str:
-    """The name of a type that ONNX numbers, as numpy and torch spell it."""
-    from onnx import TensorProto
-
-    name = str(TensorProto.DataType.Name(number)).lower()
-    return {"float": "float32", "double": "float64"}.get(name, name)
+def _dtype_name(onnx_name: str) -> str:
+    """The name of a type of ONNX, as numpy and torch spell it."""
+    return {"FLOAT": "float32", "DOUBLE": "float64"}.get(onnx_name, onnx_name.lower())
 
 
 def package_versions() -> dict[str, str | None]:

@@ -19,7 +19,7 @@ from attrs import field, frozen
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import LoadFailed, ModelNotFound, listed
-from onnxfn.weights.checkpoint_links import ONNX_DTYPES, TensorEntry, arrays, entries
+from onnxfn.weights.checkpoint_links import ONNX_DTYPES, TensorEntry, arrays, entries, numpy_dtype
 from onnxfn.weights.packed.quantized_formats import FORMATS, QuantizedFormat
 
 CONFIG_KEY = "quantization_config"
@@ -225,7 +225,7 @@ def _header(checkpoint: QuantizedCheckpoint, dtype: str) -> bytes:
     start = 0
     for name, shape in checkpoint.shapes.items():
         stored = dtypes.get(name, dtype)
-        end = start + prod(shape) * _numpy_dtype(stored).itemsize
+        end = start + prod(shape) * numpy_dtype(stored).itemsize
         header[name] = {"dtype": SAFETENSORS_DTYPES[stored], "shape": list(shape), "data_offsets": [start, end]}
         start = end
     text = json.dumps(header).encode()
@@ -238,19 +238,13 @@ def _dtype_in_file(entry: TensorEntry, dtype: str) -> str:
     return dtype if _is_float(entry) else entry.dtype
 
 
-def _numpy_dtype(dtype: str) -> Any:
-    from onnx_ir import DataType
-
-    return DataType[dtype].numpy()
-
-
 def _chunks(checkpoint: QuantizedCheckpoint, dtype: str) -> Iterator[Array]:
     """The elements of all tensors, in the order of the header."""
     for weight in checkpoint.weights:
         for start, stop in row_ranges(weight.shape):
-            yield weight.rows(start, stop).astype(_numpy_dtype(dtype), copy=False)
+            yield weight.rows(start, stop).astype(numpy_dtype(dtype), copy=False)
     for entry in checkpoint.others:
-        flat, to = arrays((entry,))[entry.name].reshape(-1), _numpy_dtype(_dtype_in_file(entry, dtype))
+        flat, to = arrays((entry,))[entry.name].reshape(-1), numpy_dtype(_dtype_in_file(entry, dtype))
         for start in range(0, flat.size, CHUNK_ELEMENTS):
             yield flat[start : start + CHUNK_ELEMENTS].astype(to, copy=False)
 
