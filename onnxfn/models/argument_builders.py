@@ -96,10 +96,8 @@ def encoder_decoder_cache(model: Any, tensors: Mapping[str, CacheTensors]) -> An
     """An `EncoderDecoderCache`: the caches of a decoder's self-attention and of its cross-attention."""
     from transformers.cache_utils import EncoderDecoderCache
 
-    return EncoderDecoderCache(
-        dynamic_cache_without_config(model, tensors.get("self_attention_cache", {})),
-        dynamic_cache_without_config(model, tensors.get("cross_attention_cache", {})),
-    )
+    names = ("self_attention_cache", "cross_attention_cache")
+    return EncoderDecoderCache(*(dynamic_cache_without_config(model, tensors.get(name, {})) for name in names))
 
 
 def last_positions(model: Any, number: Any) -> slice:

@@ -246,9 +246,7 @@ def _linear(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
     if named or id(matrix) not in dtypes or matrix.numel() <= BLOCK:
         return _on_converted(dtypes, function, arguments, named)
     rows, dtype = BLOCK // matrix.shape[1] + 1, dtypes[id(matrix)]
-    columns = []
-    for start in range(0, len(matrix), rows):
-        part = slice(start, start + rows)
-        of_part = None if bias is None else read(bias, dtype, part)
-        columns.append(function(values, read(matrix, dtype, part), of_part))
-    return torch.cat(columns, dim=-1)
+    parts = [slice(start, start + rows) for start in range(0, len(matrix), rows)]
+    biases = [None if bias is None else read(bias, dtype, part) for part in parts]
+    pairs = zip(parts, biases, strict=True)
+    return torch.cat([function(values, read(matrix, dtype, part), of_part) for part, of_part in pairs], dim=-1)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
 from functools import cache
-from itertools import chain
 from textwrap import dedent
 from typing import Any
 
@@ -45,11 +43,9 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
 
     of_part = torch_dtype(part.spec.target.float_dtype)
     computed = dtype or of_part or float_dtype(model)
+    caught = errors_as(lambda error: CaptureFailed(_cannot_run(model, part, error)))
     unchanged, casts = unchanged_eval(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
-    state = (quiet(), unchanged, eager_branches(), stable_sorts(), torch.no_grad(), casts)
-    with errors_as(lambda error: CaptureFailed(_cannot_run(model, part, error))), ExitStack() as stack:
-        for context in state:
-            stack.enter_context(context)
+    with caught, quiet(), unchanged, eager_branches(), stable_sorts(), torch.no_grad(), casts:
         own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
         outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, own, dtype))
 
@@ -158,10 +154,8 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         arguments = nested([*leaves, *values])
         named = {**constants, **built_arguments(model, spec.call.builders, arguments)}
         named = renamed(named, inspect.signature(submodule.forward).parameters)
-        _check_arguments(submodule, named)
-        by_place = _positional_arguments(submodule, named)
-        by_name = {name: value for name, value in named.items() if name not in by_place}
-        result = submodule(*chain.from_iterable(by_place.values()), **by_name)
+        by_place, by_name = _placed(submodule, named)
+        result = submodule(*by_place, **by_name)
         return (result,) if isinstance(result, torch.Tensor) else result
 
     return forward
@@ -232,25 +226,23 @@ def _unknown_argument(submodule: Any, name: str) -> UnknownName:
     return unknown("argument", name, named, of=f"the forward of {type(submodule).__name__}")
 
 
-def _check_arguments(submodule: Any, arguments: Mapping[str, Any]) -> None:
-    """Raises CaptureFailed for an argument that `forward` does not have; `**kwargs` takes any name."""
+def _placed(submodule: Any, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of `forward` that no keyword can name, in order, and the others by their names.
+
+    Where `*args` gets values, no keyword can name the arguments before it either. CaptureFailed for an argument that
+    `forward` does not have; `**kwargs` takes any name.
+    """
     parameters = inspect.signature(submodule.forward).parameters
+    kinds = {each.kind: name for name, each in parameters.items()}
     strange = next((name for name in arguments if name not in parameters), None)
-    if strange is not None and all(each.kind is not each.VAR_KEYWORD for each in parameters.values()):
+    if strange is not None and inspect.Parameter.VAR_KEYWORD not in kinds:
         error = _unknown_argument(submodule, strange)
         raise CaptureFailed(f"{error}; write takes({strange!r}, ..., path=({next(iter(parameters), 'name')!r},))")
-
-
-def _positional_arguments(submodule: Any, arguments: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """The arguments of `forward` that no keyword can name, in order: from each name to its values, `*args` to several.
-
-    Where `*args` gets values, no keyword can name the arguments before it either.
-    """
-    parameters = inspect.signature(submodule.forward).parameters.values()
-    several = [each.name for each in parameters if each.kind is each.VAR_POSITIONAL and each.name in arguments]
-    by_place = {inspect.Parameter.POSITIONAL_ONLY, *([inspect.Parameter.POSITIONAL_OR_KEYWORD] if several else [])}
-    single = [each.name for each in parameters if each.kind in by_place and each.name in arguments]
-    return {**{name: (arguments[name],) for name in single}, **{name: tuple(arguments[name]) for name in several}}
+    several = kinds.get(inspect.Parameter.VAR_POSITIONAL, "")
+    last = inspect.Parameter.POSITIONAL_OR_KEYWORD if several in arguments else inspect.Parameter.POSITIONAL_ONLY
+    single = [name for name, each in parameters.items() if each.kind <= last and name in arguments]
+    others = {name: value for name, value in arguments.items() if name not in (*single, several)}
+    return [*(arguments[name] for name in single), *arguments.get(several, ())], others
 
 
 def calls_with_others(model: Any) -> tuple[tuple[str, frozenset[str | None]], ...]:

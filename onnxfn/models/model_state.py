@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import gc
-import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import chain, zip_longest
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from onnxfn.models.torch_modes import torch_functions
@@ -130,6 +130,10 @@ def _is_separate(model: Any, duplicate: Any) -> bool:
     return same_tensors and not any(id(value) in modules for value in _inner_values(attributes))
 
 
+HOLDERS = (Mapping, list, tuple, set, frozenset, functools.partial, MethodType, FunctionType, CellType)
+"""The types whose objects are looked into."""
+
+
 def _inner_values(value: Any) -> Iterator[Any]:
     """A value, the items of a container, and what functions hold: variables, defaults, the objects of methods."""
     stack, seen = [value], set()
@@ -138,22 +142,9 @@ def _inner_values(value: Any) -> Iterator[Any]:
         if id(value) not in seen:
             seen.add(id(value))
             yield value
-            stack.extend(_directly_inside(value))
-
-
-def _directly_inside(value: Any) -> tuple[Any, ...]:
-    if isinstance(value, Mapping):
-        return tuple(value.values())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return tuple(value)
-    if inspect.ismethod(value):
-        return value.__self__, value.__func__
-    if isinstance(value, functools.partial):
-        return value.func, value.args, value.keywords
-    if inspect.isfunction(value):
-        variables = gc.get_referents(*value.__closure__ or ())
-        return *variables, value.__defaults__, value.__kwdefaults__, vars(value)
-    return ()
+            if isinstance(value, HOLDERS):
+                of_file = [getattr(value, name, None) for name in ("__globals__", "__builtins__")]
+                stack.extend(each for each in gc.get_referents(value) if not any(each is other for other in of_file))
 
 
 CPU, META = "cpu", "meta"

@@ -128,10 +128,8 @@ class ThreadAttribute:
     def own(self) -> tuple[Any, ...]:
         """The last replacement of this thread, if there is one."""
         thread = threading.get_ident()
-        for each in reversed(self.replacements):
-            if each.thread == thread and not each.ended.is_set():
-                return (each.value,)
-        return ()
+        own = (each for each in reversed(self.replacements) if each.thread == thread and not each.ended.is_set())
+        return tuple(each.value for each in own)[:1]
 
     def inherited(self, class_: Any) -> tuple[Any, ...]:
         """What a class has without replacements: the value of the owner, or else of the next class that has one."""

@@ -17,7 +17,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psutil
-from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.models.patching import original, replaced
@@ -60,30 +59,17 @@ def shapes_alone() -> Iterator[Any]:
         yield mode
 
 
-@frozen(eq=False)
-class ThreadPattern:
-    """Matches every text in one thread, and none in others: the pattern of a warning filter.
-
-    `ended` is set when that thread is heard again. Another thread may have saved the list of filters meanwhile, and
-    restore it later, with this pattern in it.
-    """
-
-    thread: int
-    ended: threading.Event
-
-    def match(self, _: str) -> bool:
-        """Whether the running thread is this one, and is still quiet."""
-        return threading.get_ident() == self.thread and not self.ended.is_set()
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Drops warnings and the logs of the tracing libraries in this thread; other threads are not affected.
 
     One thread at a time is quiet, since `LOCK` is held: a second thread waits.
     """
-    thread, handle = ThreadPattern(threading.get_ident(), threading.Event()), original(logging.Logger, "handle")
-    ignored: Any = ("ignore", None, Warning, thread, 0)  # no other form of a filter looks at the thread
+    thread, ended, handle = threading.get_ident(), threading.Event(), original(logging.Logger, "handle")
+    # The pattern of a filter that fits every text in this thread, until it is heard again: another thread may have
+    # saved the list of filters meanwhile, and restore it later, with this pattern in it.
+    pattern = types.SimpleNamespace(match=lambda _: threading.get_ident() == thread and not ended.is_set())
+    ignored: Any = ("ignore", None, Warning, pattern, 0)  # no other form of a filter looks at the thread
 
     def heard_again() -> None:
         if ignored in warnings.filters:  # no `catch_warnings` of another thread removed it
@@ -96,7 +82,7 @@ def quiet() -> Iterator[None]:
     with traces_awaited(), replaced(logging.Logger, "handle", handled), ExitStack() as undo:
         warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
         undo.callback(heard_again)
-        undo.callback(thread.ended.set)
+        undo.callback(ended.set)
         yield
 
 
