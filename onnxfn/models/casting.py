@@ -22,16 +22,11 @@ KINDS = "Linear, Conv1D, Embedding, Conv1d, Conv2d and Conv3d without groups"
 
 
 def adapted_copy(model: Any, folder: str | Path | None) -> Any:
-    """A copy of a model on plain tensors, its weights merged with those of an adapter; see `with_adapter`."""
-    return with_adapter(model, model_copy(with_plain_tensors(model)), folder)
+    """A copy of a model on its tensors, or on plain ones if they are not; with an adapter, its weights are merged.
 
-
-def with_adapter(model: Any, copied: Any, folder: str | Path | None) -> Any:
-    """The copy of a model, its weights merged with those of an adapter; unchanged without an adapter.
-
-    `copied` shares its tensors with `model`. Only `copied` is changed. InvalidSpec if the adapter does not fit the
-    model, or if the model could not be copied.
+    InvalidSpec if the adapter does not fit the model, or if the model cannot be copied.
     """
+    copied = model_copy(with_plain_tensors(model))
     if folder is None:
         return copied
     if copied is model:

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from onnxfn.models.model_state import copied
+from toolz import unique
+
+from onnxfn.models.model_state import copied, tensors_of
 from onnxfn.models.read_weights import read, reads_weights, rows_of
 from onnxfn.models.torch_modes import traces_awaited
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
@@ -138,8 +140,7 @@ def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
 
 def float_tensors(model: Any) -> Iterator[Any]:
     """The floating-point parameters and buffers of a model, each once."""
-    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    return (tensor for tensor in tensors.values() if tensor.is_floating_point())
+    return (tensor for tensor in unique(tensors_of(model), key=id) if tensor.is_floating_point())
 
 
 def _converted(tensor: Any, dtype: Any) -> Any:

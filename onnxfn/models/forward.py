@@ -9,6 +9,8 @@ from functools import cache
 from textwrap import dedent
 from typing import Any
 
+from toolz import groupby
+
 from onnxfn.architectures.private.renamed import fields, name_among, renamed, spec_name
 from onnxfn.models.argument_builders import built_arguments
 from onnxfn.models.casting import cast_on_use
@@ -146,10 +148,8 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         return tensor.to(of_model) if name in spec.io_names else tensor
 
     def forward(tensors: Sequence[Any]) -> Any:
-        leaves = [
-            (input_.forward_path, argument(input_.name, tensor))
-            for input_, tensor in zip(spec.inputs, tensors, strict=True)
-        ]
+        pairs = zip(spec.inputs, tensors, strict=True)
+        leaves = [(input_.forward_path, argument(input_.name, tensor)) for input_, tensor in pairs]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
         arguments = nested([*leaves, *values])
         named = {**constants, **built_arguments(model, spec.call.builders, arguments)}
@@ -163,16 +163,13 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
 
 def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
     """Raises CaptureFailed when a field of the result, such as `hidden_states`, has more layers than the plan."""
-    planned: dict[Any, list[Any]] = {}
-    for output in spec.outputs:
-        if output.layer is not None and len(output.forward_path) == 2:  # noqa: PLR2004 - the field, and the index in it
-            planned.setdefault(output.forward_path[0], []).append(output.forward_path[1])
-    for field, indices in planned.items():
+    paths = [output.forward_path for output in spec.outputs if output.layer is not None]
+    in_fields = [path for path in paths if len(path) == 2]  # noqa: PLR2004 - the field, and the index in it
+    for field, own in groupby(0, in_fields).items():
         layers = at((field,), result) if isinstance(result, Mapping) and field in result else ()
-        if len(layers or ()) > max(indices) + 1:
-            raise CaptureFailed(
-                f"{type(model).__name__} returns {len(layers)} {field}, but the plan has {max(indices) + 1}"
-            )
+        planned = 1 + max(index for _, index in own)
+        if len(layers or ()) > planned:
+            raise CaptureFailed(f"{type(model).__name__} returns {len(layers)} {field}, but the plan has {planned}")
 
 
 def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Any, ...]:

@@ -80,10 +80,9 @@ def _is_own(error: TypeError, patch: Patch) -> bool:
 def _takes(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     """Whether a replaced function runs on these arguments without a TypeError; true for what is not a function."""
     is_static = isinstance(function, staticmethod)  # its replacement gets the instance too
-    before = function.__func__ if is_static else function
     try:
-        if callable(before):
-            before(*arguments[is_static:], **named)
+        if callable(function):
+            function(*arguments[is_static:], **named)
     except Exception as error:  # noqa: BLE001 - a trace refuses some originals, which is why they are replaced
         raise_no_memory(error)
         return not isinstance(error, TypeError)
@@ -228,15 +227,11 @@ def _owner(target: str) -> tuple[Any, str]:
     """
     *_, name = target.replace(":", ".").split(".")
     path = target[: -len(name) - 1]
-    owner = resolve(path, {}, kind="target of a patch") if ":" in path else _module(path, target)
+    try:
+        owner = resolve(path, {}, kind="target of a patch") if ":" in path else import_module(path)
+    except (ImportError, ValueError) as error:
+        raise UnknownName(f"target of a patch {target!r}: module {path!r} cannot be imported: {error}") from error
     module = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
     if module.split(".")[0] != path.split(".")[0].split(":")[0]:
         raise InvalidSpec(f"the target of the patch {target!r} lies in {module}: name it there")
     return owner, name
-
-
-def _module(path: str, target: str) -> ModuleType:
-    try:
-        return import_module(path)
-    except (ImportError, ValueError) as error:
-        raise UnknownName(f"target of a patch {target!r}: module {path!r} cannot be imported: {error}") from error

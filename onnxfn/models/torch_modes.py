@@ -13,7 +13,8 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import product
 from typing import Any
 
 import psutil
@@ -71,19 +72,18 @@ def quiet() -> Iterator[None]:
     pattern = types.SimpleNamespace(match=lambda _: threading.get_ident() == thread and not ended.is_set())
     ignored: Any = ("ignore", None, Warning, pattern, 0)  # no other form of a filter looks at the thread
 
-    def heard_again() -> None:
-        if ignored in warnings.filters:  # no `catch_warnings` of another thread removed it
-            warnings.filters.remove(ignored)  # type: ignore[attr-defined]
-
     def handled(logger: logging.Logger, record: logging.LogRecord) -> None:
         if logger.name.partition(".")[0] not in SOURCES:
             handle(logger, record)
 
-    with traces_awaited(), replaced(logging.Logger, "handle", handled), ExitStack() as undo:
+    with traces_awaited(), replaced(logging.Logger, "handle", handled):
         warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
-        undo.callback(heard_again)
-        undo.callback(ended.set)
-        yield
+        try:
+            yield
+        finally:
+            ended.set()
+            if ignored in warnings.filters:  # no `catch_warnings` of another thread removed it
+                warnings.filters.remove(ignored)  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -107,8 +107,7 @@ TorchCall = Callable[..., Any]
 """From a function or an operator of torch, its arguments, and those with a name, to its result."""
 
 
-@contextmanager
-def torch_functions(call: TorchCall) -> Iterator[None]:
+def torch_functions(call: TorchCall) -> AbstractContextManager[None]:
     """A context in which `call` replaces each call of a torch function in this thread.
 
     >>> import torch
@@ -118,17 +117,14 @@ def torch_functions(call: TorchCall) -> Iterator[None]:
     """
     from torch.overrides import TorchFunctionMode
 
-    with _calling(TorchFunctionMode(), "__torch_function__", call):
-        yield
+    return _calling(TorchFunctionMode(), "__torch_function__", call)
 
 
-@contextmanager
-def torch_operators(call: TorchCall) -> Iterator[None]:
+def torch_operators(call: TorchCall) -> AbstractContextManager[None]:
     """A context in which `call` replaces each torch operator in this thread."""
     mode = torch_name("DispatchMode")()
     mode.supports_higher_order_operators = True
-    with _calling(mode, "__torch_dispatch__", call):
-        yield
+    return _calling(mode, "__torch_dispatch__", call)
 
 
 @contextmanager
@@ -146,23 +142,18 @@ def _calling(mode: Any, method: str, call: TorchCall) -> Iterator[None]:
         delattr(mode, method)  # without the cycle, what `call` holds is released at once
 
 
-@contextmanager
-def ticking_operators(tick: Tick) -> Iterator[None]:
-    """Calls `tick` before each torch operator in this thread; an exception of `tick` stops the model.
+def ticking_operators(tick: Tick) -> AbstractContextManager[None]:
+    """A context that calls `tick` before each torch operator in this thread; an exception of `tick` stops the model.
 
     torch runs the same kernels as without it: the arguments of operators are the same. The model has no hooks, because
     these would turn off the fast path of `torch.nn.TransformerEncoder`. With `no_tick` torch runs as it does outside.
     """
-    if tick is no_tick:
-        yield
-        return
 
     def run(operator: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         tick()
         return operator(*arguments, **named)
 
-    with torch_operators(run):
-        yield
+    return nullcontext() if tick is no_tick else torch_operators(run)
 
 
 @contextmanager
@@ -193,9 +184,8 @@ def stable_sorts() -> Iterator[None]:
     import torch
 
     with ExitStack() as undo:
-        for owner in (torch, torch.Tensor):
-            for name in ("sort", "argsort"):
-                undo.enter_context(replaced(owner, name, _stable(getattr(owner, name))))
+        for owner, name in product((torch, torch.Tensor), ("sort", "argsort")):
+            undo.enter_context(replaced(owner, name, _stable(getattr(owner, name))))
         yield
 
 
@@ -210,9 +200,8 @@ def _stable(sort: Callable[..., Any]) -> Callable[..., Any]:
     return keep_order
 
 
-@contextmanager
-def eager_branches() -> Iterator[None]:
-    """Runs the functions that are given to `torch.cond` and `while_loop` without torch.compile, in this thread.
+def eager_branches() -> AbstractContextManager[None]:
+    """A context that runs the functions given to `torch.cond` and `while_loop` without torch.compile, in this thread.
 
     torch.compile fails where a mode watches the operators, as `ticking_operators` does.
     """
@@ -220,5 +209,4 @@ def eager_branches() -> Iterator[None]:
     def call(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
         return function(*arguments, **named or {})
 
-    with replaced(torch_name("control_flow"), "_hop_compile_and_call", call):
-        yield
+    return replaced(torch_name("control_flow"), "_hop_compile_and_call", call)

@@ -16,9 +16,8 @@ from safetensors.torch import save_file
 import onnxfn
 from onnxfn.check.check import adapter_report
 from onnxfn.export.run import arguments as adapter_inputs
-from onnxfn.models.casting import with_adapter
+from onnxfn.models.casting import adapted_copy
 from onnxfn.models.dtypes import in_dtype
-from onnxfn.models.model_state import model_copy
 from onnxfn.run.sessions import silent_options
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.weights.adapter_files import adapter_arrays
@@ -102,7 +101,7 @@ def test_one_graph_serves_two_adapters_and_none(base, adapters, exported, tmp_pa
     assert np.allclose(plain, logits_of_torch(base, 7), atol=1e-5)
     files = [folder / "wide.onnx_adapter", onnxfn.write_adapter(adapters[1], tmp_path / "narrow.onnx_adapter")]
     for adapter, file in zip(adapters, files, strict=True):
-        merged = in_dtype(with_adapter(base, model_copy(base), adapter), "float32")
+        merged = in_dtype(adapted_copy(base, adapter), "float32")
         loaded, options = active(file)
         actual = session.run(["logits"], feeds(session, 7), options)[0]
         assert np.allclose(actual, logits_of_torch(merged, 7), rtol=0, atol=1e-5)
@@ -155,7 +154,7 @@ def test_a_graph_of_4_bits_takes_an_adapter_and_is_measured_with_it(llama, tmp_p
     spec = onnxfn.with_dtypes(onnxfn.spec_for(llama, TASK), float="q4")
     spec = onnxfn.with_adapter_inputs(spec, "q_proj", "down_proj")
     exported = onnxfn.export(spec, llama, tmp_path / "out", adapter=adapter, check=False)
-    merged, arrays = with_adapter(llama, model_copy(llama), adapter), adapter_arrays(read_adapter(adapter), "float32")
+    merged, arrays = adapted_copy(llama, adapter), adapter_arrays(read_adapter(adapter), "float32")
     file, (part,) = tmp_path / "out/model.onnx", exported.plan.parts
     wrong = {name: np.zeros_like(array) for name, array in arrays.items()}
     right, without = (adapter_report(merged, part, file, each).measurements for each in (arrays, wrong))

@@ -15,8 +15,7 @@ from onnxfn.check.variants.proof import Proof
 from onnxfn.export.derive.derive_sample import FROM_SAMPLE, HOW_TO_SPECIFY
 from onnxfn.export.load.loading import load_weights
 from onnxfn.graphs.passes.adapter_inputs import SUFFIXES, adapter_ports, is_selected
-from onnxfn.models.casting import with_adapter
-from onnxfn.models.model_state import model_copy
+from onnxfn.models.casting import adapted_copy
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -74,7 +73,7 @@ def check_with_adapter(
     model: Any, plan: Plan, graphs: Sequence[Any], folder: Path, adapter: Path, timed: StageTimer, floors: Floors
 ) -> tuple[Report, ...]:
     """The report on each part whose inputs an adapter fills, against the model with the adapter merged."""
-    merged = with_adapter(model, model_copy(model), adapter)
+    merged = adapted_copy(model, adapter)
     arrays = adapter_arrays(read_adapter(adapter), _dtype(plan))
     reports = []
     for part, graph in zip(plan.parts, graphs, strict=True):
