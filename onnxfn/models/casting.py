@@ -174,10 +174,7 @@ def _calls() -> Mapping[Any, Call]:
 
 def _reads(dtypes: Dtypes, values: Iterable[Any]) -> bool:
     """Whether a weight is among the arguments of a function, or in a list among them."""
-    return any(
-        id(value) in dtypes or (isinstance(value, (list, tuple)) and any(id(item) in dtypes for item in value))
-        for value in values
-    )
+    return any(id(each) in dtypes or (isinstance(each, (list, tuple)) and _reads(dtypes, each)) for each in values)
 
 
 def _converted(dtypes: Dtypes, value: Any) -> Any:

@@ -34,20 +34,19 @@ PREFIX = "base_model.model."
 WRAPPERS = re.compile(r"\.(base_layer|modules_to_save)(?=\.)")
 """The additions of PEFT to the names of the model's own tensors."""
 
-MATRIX = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_A|lora_B|lora_magnitude_vector)(\.weight)?")
-TABLE = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_embedding_[AB])")
-"""The names of the tensors of a layer that an adapter changes."""
+CHANGE = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_(embedding_)?[AB]|lora_magnitude_vector)(\.weight)?")
+"""The name of a tensor of a layer that an adapter changes."""
 
-READ_KEYS = ("peft_type", "r", "lora_alpha", "use_rslora", "alpha_pattern", "rank_pattern", "use_dora")
-"""Keys of a configuration that are read here. The tensors themselves have the ranks."""
-
-OTHER_KEYS = (
+KEYS = (
+    # Those that are read here. The tensors themselves have the ranks.
+    *("peft_type", "r", "lora_alpha", "use_rslora", "alpha_pattern", "rank_pattern", "use_dora"),
+    # Those about the training of the adapter, and those that follow from its tensors.
     *("auto_mapping", "base_model_name_or_path", "bias", "exclude_modules", "fan_in_fan_out", "inference_mode"),
     *("init_lora_weights", "layers_pattern", "layers_to_transform", "lora_dropout", "megatron_core", "modules_to_save"),
     *("peft_version", "qalora_group_size", "revision", "runtime_config", "target_modules", "task_type"),
     *("ensure_weight_tying", "eva_config", "loftq_config", "corda_config", "lora_ga_config"),
 )
-"""Keys of a configuration about the training of the adapter, and keys that follow from its tensors."""
+"""Known keys of a configuration."""
 
 PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 """Values of `init_lora_weights` with which PEFT does not change the weights of the model."""
@@ -100,8 +99,7 @@ def read_adapter(folder: str | Path) -> Adapter:
     others: dict[str, Any] = {}
     for key, tensor in tensors.items():
         name = WRAPPERS.sub("", key.removeprefix(PREFIX))
-        match = MATRIX.fullmatch(name) or TABLE.fullmatch(name)
-        if match:
+        if match := CHANGE.fullmatch(name):
             grouped.setdefault(match["layer"], {})[match["kind"]] = tensor
         else:
             others[name] = tensor
@@ -114,9 +112,9 @@ def read_adapter(folder: str | Path) -> Adapter:
 
 def _check_files(folder: Path) -> None:
     """Raises ModelNotFound if a folder lacks a file of an adapter, LoadFailed if one is not a file in the folder."""
-    files = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else None
-    if files is None:
+    if not folder.is_dir():
         raise ModelNotFound(f"no folder {str(folder)!r}; pass the folder of an adapter that PEFT wrote")
+    files = sorted(file.name for file in folder.iterdir())
     if CONFIG not in files:
         raise ModelNotFound(f"no {CONFIG} in {folder}; files: {listed(files)}; pass the folder that PEFT wrote")
     if WEIGHTS not in files:
@@ -136,7 +134,7 @@ def _check_features(folder: Path, config: Mapping[str, Any]) -> None:
             f"the adapter {folder} has init_lora_weights={start!r}, with which PEFT changes the model's own weights; "
             f"{advice}"
         )
-    unknown = [key for key, value in config.items() if value and key not in (*READ_KEYS, *OTHER_KEYS)]
+    unknown = [key for key, value in config.items() if value and key not in KEYS]
     if unknown:
         raise InvalidSpec(f"the adapter {folder} has {unknown[0]}={shortened(config[unknown[0]])}; {advice}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -68,8 +69,6 @@ def _shown(file: Path, folder: Path) -> str:
 def names_in(file: Path) -> Iterator[str]:
     """The names in a file of a checkpoint, as they are; none in a damaged file, of which its library says the fault."""
     for names in (names for pattern, names in NAMES.items() if file.match(pattern)):
-        try:
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             every = dict.fromkeys(names(json.loads(read_regular(file))))
             yield from (name for name in every if isinstance(name, str) and name)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            continue

@@ -153,8 +153,7 @@ def element_view(tensor: Any) -> tuple[Any, Any]:
 
     array = viewed_array(tensor)
     array = tensor.numpy() if array is None else array
-    integers = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
-    return array.view(integers[array.itemsize]), to_torch_dtype(tensor.dtype)
+    return array.view(f"i{array.itemsize}"), to_torch_dtype(tensor.dtype)
 
 
 def viewed_array(tensor: Any) -> Any:
@@ -172,8 +171,7 @@ def viewed_array(tensor: Any) -> Any:
         # numpy lacks some dtypes of torch. Elements of 16 bytes (complex128) have no integer dtype; they keep theirs.
         integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
         return plain.view(integers.get(plain.element_size(), plain.dtype)).numpy()
-    is_array = isinstance(raw, np.ndarray) and raw.itemsize == tensor.dtype.itemsize
-    return raw if is_array else None
+    return raw if isinstance(raw, np.ndarray) and raw.itemsize == tensor.dtype.itemsize else None
 
 
 def _contiguous_chunks(array: Any, size: int) -> Iterator[Any]:

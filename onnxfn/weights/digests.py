@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from os import SEEK_END
 from pathlib import Path
 from typing import Any
-
-from attrs import frozen
 
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.chunks import CHUNK_BYTES, counted
@@ -41,46 +40,32 @@ def sha256_of(file: Path, tick: Tick = no_tick) -> str:
     return digest.hexdigest()
 
 
-@frozen
-class DataDigests:
-    """The SHA-256 of a file of external data, in hexadecimal digits.
+def write_with_digest(file: HashedFile, chunks: Iterable[Any]) -> tuple[str, str]:
+    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns this digest and the digest of the file.
 
-    `weights`: that of the content before `END_MARK`, which the file ends with and ONNX files state. `file`: that of
-    all.
+    ONNX files state the first. Both are in hexadecimal digits.
     """
-
-    weights: str
-    file: str
-
-
-def write_with_digest(file: HashedFile, chunks: Iterable[Any]) -> DataDigests:
-    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns this digest and the digest of the file."""
     for chunk in chunks:
         file.write(chunk)
     weights = file.sha256()
     file.write(END_MARK + bytes.fromhex(weights))
-    return DataDigests(weights, file.sha256())
+    return weights, file.sha256()
 
 
 def digest_at_end(file: Path) -> str:
     """The digest at the end of a file of external data, as it was written; empty if it has none or cannot be read."""
-    try:
-        with file.open("rb") as opened:
-            opened.seek(-END_BYTES, SEEK_END)
-            end = opened.read()
-    except OSError:
-        return ""
-    return end.removeprefix(END_MARK).hex() if end.startswith(END_MARK) else ""
+    with suppress(OSError), file.open("rb") as opened:
+        opened.seek(-END_BYTES, SEEK_END)
+        end = opened.read()
+        return end.removeprefix(END_MARK).hex() if end.startswith(END_MARK) else ""
+    return ""
 
 
 def stated_digests(graph: Path) -> Mapping[str, str]:
     """The digests that an ONNX file of onnxfn states, by the names of its external data files; else none."""
-    if not written_by_onnxfn(graph):
-        return {}
-    try:
-        return dict(json.loads(metadata(graph).get(DIGESTS_KEY, "{}")))
-    except (ValueError, TypeError, RecursionError):
-        return {}
+    with suppress(ValueError, TypeError, RecursionError):
+        return dict(json.loads(metadata(graph).get(DIGESTS_KEY, "{}"))) if written_by_onnxfn(graph) else {}
+    return {}
 
 
 def foreign_data(graph: Path) -> tuple[str, ...]:

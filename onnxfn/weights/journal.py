@@ -59,13 +59,12 @@ def read_journal(root: Path) -> Journal | None:
 
 def half_replaced(graph: Path) -> bool:
     """Whether an ONNX file is of a set of which an export, killed or running, has replaced some files and not all."""
-    folders = (graph.absolute().parent, graph.absolute().parent.parent)
-    roots = [(folder, root) for folder in folders for root in folder.glob(f"{STAGING_PREFIX}*")]
-    return any(_is_half_replaced(graph.absolute(), folder, root) for folder, root in roots)
+    graph, pattern = graph.absolute(), f"{STAGING_PREFIX}*"
+    return any(_is_half_replaced(graph, root) for folder in graph.parents[:2] for root in folder.glob(pattern))
 
 
-def _is_half_replaced(graph: Path, folder: Path, root: Path) -> bool:
-    journal = read_journal(root)
+def _is_half_replaced(graph: Path, root: Path) -> bool:
+    folder, journal = root.parent, read_journal(root)
     if journal is None or journal.new_folder:
         return False
     names = (*journal.files, *journal.stale)

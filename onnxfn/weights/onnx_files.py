@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -49,10 +49,11 @@ def hashed_file(path: Path) -> Iterator[HashedFile]:
 RawData = tuple[int, Iterable[Any]]
 """The number of bytes, and the chunks that they come in."""
 
-LENGTH_DELIMITED = 2
-"""Protobuf's wire type of bytes and of nested messages."""
+VARINT, LENGTH_DELIMITED = 0, 2
+"""Protobuf's wire types of numbers, and of bytes and nested messages ("Protocol Buffers, Encoding")."""
 
-SEVEN_BITS = 0x7F
+SEVEN_BITS, VARINT_BYTES = 0x7F, 10
+"""The bits of a number in each byte of a varint, and the most bytes of one."""
 
 
 def write_model(proto: Any, file: BinaryIO | HashedFile, raw_data: Mapping[str, RawData]) -> None:
@@ -91,11 +92,8 @@ def varint(number: int) -> bytes:
     >>> varint(300)
     b'\xac\x02'
     """
-    encoded = bytearray()
-    while number > SEVEN_BITS:
-        encoded.append(number & SEVEN_BITS | ~SEVEN_BITS & 0xFF)
-        number >>= 7
-    return bytes((*encoded, number))
+    lowest, rest = number & SEVEN_BITS, number >> 7
+    return bytes([lowest | ~SEVEN_BITS & 0xFF]) + varint(rest) if rest else bytes([lowest])
 
 
 def _initializer(tensor: Any, raw_data: RawData | None) -> tuple[bytes, RawData]:
@@ -115,11 +113,8 @@ def _initializer(tensor: Any, raw_data: RawData | None) -> tuple[bytes, RawData]
     return field_header(GraphProto.INITIALIZER_FIELD_NUMBER, len(head) + length) + head, (length, chunks)
 
 
-VARINT, FIXED_64, FIXED_32 = 0, 1, 5
-"""Wire types of protobuf ("Protocol Buffers, Encoding")."""
-
-FIXED_SIZES: Mapping[int, int] = MappingProxyType({FIXED_64: 8, FIXED_32: 4})
-"""The bytes of a field of these wire types."""
+FIXED_SIZES = MappingProxyType({1: 8, 5: 4})
+"""The bytes of a field of the wire types of 64 and of 32 bits."""
 
 Span = tuple[int, int]
 """The start and the end of a field, or of its content, in a file."""
@@ -133,13 +128,11 @@ def written_by_onnxfn(file: Path) -> bool:
     """
     from onnx import ModelProto
 
-    try:
-        with _content(file) as data:
-            fields = {number: content for number, _, content in _fields(data, (0, len(data)))}
-            producer = fields.get(ModelProto.PRODUCER_NAME_FIELD_NUMBER, (0, 0))
-            return data[slice(*producer)] == b"onnxfn" and list(fields)[-1] == ModelProto.GRAPH_FIELD_NUMBER
-    except (OSError, ValueError, IndexError):
-        return False
+    with suppress(OSError, ValueError), _content(file) as data:
+        fields = {number: content for number, _, content in _fields(data, (0, len(data)))}
+        producer = fields.get(ModelProto.PRODUCER_NAME_FIELD_NUMBER, (0, 0))
+        return data[slice(*producer)] == b"onnxfn" and list(fields)[-1] == ModelProto.GRAPH_FIELD_NUMBER
+    return False
 
 
 def onnx_model(file: Path) -> Any:
@@ -152,16 +145,15 @@ def onnx_model(file: Path) -> Any:
 
     try:
         return ModelProto.FromString(with_weights_in_place(file, least=0))
-    except (IndexError, DecodeError) as error:
+    except DecodeError as error:
         raise ValueError(first_line(error)) from error
 
 
 def metadata(file: Path) -> dict[str, str]:
     """The metadata of an ONNX file; empty if it is not an ONNX file."""
-    try:
+    with suppress(OSError, ValueError):
         return {entry.key: entry.value for entry in onnx_model(file).metadata_props}
-    except (OSError, ValueError):
-        return {}
+    return {}
 
 
 def stored_tensors(file: Path) -> tuple[TensorEntry, ...]:
@@ -172,11 +164,9 @@ def stored_tensors(file: Path) -> tuple[TensorEntry, ...]:
     """
     from onnx import TensorProto
 
-    tensors = [
-        (tensor, {entry.key: entry.value for entry in tensor.external_data})
-        for tensor in onnx_model(file).graph.initializer
-    ]
-    if fault := _name_fault(file, {entries["location"] for _, entries in tensors if "location" in entries}):
+    tensors = [tensor for tensor in onnx_model(file).graph.initializer if tensor.external_data]
+    stored = [{entry.key: entry.value for entry in tensor.external_data} for tensor in tensors]
+    if fault := _name_fault(file, {entries.get("location", "") for entries in stored}):
         raise ValueError(fault)
     return tuple(
         TensorEntry(
@@ -187,8 +177,7 @@ def stored_tensors(file: Path) -> tuple[TensorEntry, ...]:
             int(entries.get("length", 0)),
             tuple(tensor.dims),
         )
-        for tensor, entries in tensors
-        if "location" in entries
+        for tensor, entries in zip(tensors, stored, strict=True)
     )
 
 
@@ -235,11 +224,9 @@ def with_inner_graphs(graph: Any) -> Iterator[Any]:
 
 def mentions(file: Path, text: str) -> bool:
     """Whether a text occurs anywhere in a file."""
-    try:
-        with _content(file) as data:
-            return data.find(text.encode()) >= 0
-    except (OSError, ValueError):
-        return False
+    with suppress(OSError, ValueError), _content(file) as data:
+        return data.find(text.encode()) >= 0
+    return False
 
 
 def with_weights_in_place(file: Path, least: int) -> bytes:
@@ -314,11 +301,9 @@ def _fields(data: mmap.mmap, span: Span) -> Iterator[tuple[int, Span, Span]]:
 
 def _varint(data: mmap.mmap, start: int) -> tuple[int, int]:
     """A number in the seven low bits of each byte, the least significant first; and where it ends."""
-    number = shift = 0
-    while True:
-        byte = data[start]
-        start += 1
-        number |= (byte & SEVEN_BITS) << shift
+    number = 0
+    for index, byte in enumerate(data[start : start + VARINT_BYTES]):
+        number |= (byte & SEVEN_BITS) << 7 * index
         if byte <= SEVEN_BITS:
-            return number, start
-        shift += 7
+            return number, start + index + 1
+    raise ValueError(f"no number at {start}")

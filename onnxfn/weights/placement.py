@@ -16,7 +16,7 @@ from onnxfn.specs.errors import CaptureFailed, first_line
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import TensorEntry, entries_by_bytes
 from onnxfn.weights.chunks import chunks, counted, memory_key
-from onnxfn.weights.digests import DIGESTS_KEY, DataDigests, write_with_digest
+from onnxfn.weights.digests import DIGESTS_KEY, write_with_digest
 from onnxfn.weights.onnx_files import hashed_file, write_model
 
 PROTOBUF_LIMIT = (1 << 31) - (1 << 26)
@@ -52,8 +52,6 @@ class Placement:
 SharedPlacements = Mapping[Any, Placement]
 """From the `memory_key` of each weight that several graphs use to its placement."""
 
-NO_SHARED_PLACEMENTS: SharedPlacements = MappingProxyType({})
-
 
 def weight_placements(
     model: Any,
@@ -61,7 +59,7 @@ def weight_placements(
     *,
     threshold: int = PROTOBUF_LIMIT,
     entries: Sequence[TensorEntry] = (),
-    shared: SharedPlacements = NO_SHARED_PLACEMENTS,
+    shared: SharedPlacements = MappingProxyType({}),
     tick: Tick = no_tick,
 ) -> dict[str, Placement]:
     """From the name of each weight of at least `MIN_EXTERNAL_BYTES` to its placement.
@@ -136,20 +134,16 @@ def write_graph(
 
 def write_external_data(
     model: Any, path: Path, placements: Mapping[str, Placement], tick: Tick = no_tick
-) -> DataDigests | None:
-    """Writes the external data file at `path`; returns its digests, or None if no weight is placed in it.
+) -> tuple[str, str] | None:
+    """Writes the external data file at `path`; None if no weight is placed in it.
 
-    `tick` is called after each chunk.
+    Returns the SHA-256 of the weights and that of the file: see `write_with_digest`. `tick` is called after each chunk.
     """
     large = _large_weights(model)
-    offsets = {
-        placement.offset: name
-        for name, placement in placements.items()
-        if placement.file == path.name and placement.source is None
-    }
-    if not offsets:
+    own = {name: each.offset for name, each in placements.items() if each.file == path.name and each.source is None}
+    if not own:
         return None
-    tensors = {offset: large[offsets[offset]] for offset in sorted(offsets)}
+    tensors = {own[name]: large[name] for name in sorted(own, key=own.__getitem__)}
     total = max(offset + tensor.nbytes for offset, tensor in tensors.items())
     with hashed_file(path) as file:
         return write_with_digest(file, counted(_padded(tensors), tick, 0, total))
@@ -205,14 +199,8 @@ def _proto_with_external_data(model: Any, placements: Mapping[str, Placement]) -
     tensors = {name: value.const_value for name, value in values.items()}
     try:
         for name, placement in placements.items():
-            values[name].const_value = onnx_ir.ExternalTensor(
-                placement.file or "",
-                placement.offset,
-                placement.length,
-                tensors[name].dtype,
-                shape=tensors[name].shape,
-                name=name,
-            )
+            where, tensor = (placement.file or "", placement.offset, placement.length), tensors[name]
+            values[name].const_value = onnx_ir.ExternalTensor(*where, tensor.dtype, shape=tensor.shape, name=name)
         return onnx_ir.to_proto(model)
     finally:
         for name, value in values.items():

@@ -35,10 +35,10 @@ def write(path: Path, data: str = "", weight: np.ndarray = WEIGHT) -> None:
     proto = model(weight=weight)
     if data:
         with hashed_file(path.parent / data) as file:
-            digests = write_with_digest(file, [weight.tobytes()])
+            digest, _ = write_with_digest(file, [weight.tobytes()])
         proto = with_external_data(proto, data)
         proto.graph.initializer[0].external_data.add(key="length", value=str(weight.nbytes))
-        proto.metadata_props.add(key=DIGESTS_KEY, value=json.dumps({data: digests.weights}))
+        proto.metadata_props.add(key=DIGESTS_KEY, value=json.dumps({data: digest}))
     with path.open("wb") as file:
         write_model(proto, file, {})
 

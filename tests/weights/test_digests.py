@@ -53,12 +53,12 @@ def exports(tmp_path_factory):
 def test_the_digest_is_that_of_the_content_and_stands_at_its_end(chunks):
     file = io.BytesIO()
     with ThreadPoolExecutor(1) as pool:
-        digests = write_with_digest(HashedFile(file, pool), chunks)
+        of_chunks, of_file = write_with_digest(HashedFile(file, pool), chunks)
     content = b"".join(chunks)
     assert file.getvalue()[:-END_BYTES] == content
-    assert digests.weights == hashlib.sha256(content).hexdigest()
-    assert digests.file == hashlib.sha256(file.getvalue()).hexdigest()
-    assert file.getvalue().endswith(bytes.fromhex(digests.weights))
+    assert of_chunks == hashlib.sha256(content).hexdigest()
+    assert of_file == hashlib.sha256(file.getvalue()).hexdigest()
+    assert file.getvalue().endswith(bytes.fromhex(of_chunks))
 
 
 @pytest.mark.parametrize("content", [b"", b"short", bytes(END_BYTES), os.urandom(500)])

@@ -64,7 +64,7 @@ def write_files(model, folder, **options):
     data_file = folder / DATA_FILE
     places = weight_placements(model, DATA_FILE, **options)
     digests = write_external_data(model, data_file, places)
-    stated = {data_file.name: digests.weights} if digests else {}
+    stated = {data_file.name: digests[0]} if digests else {}
     written = write_graph(model, folder / "model.onnx", places, stated)
     assert written == sha256_of(folder / "model.onnx")
     return (folder / "model.onnx", *([data_file] if digests else []))

@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,9 +32,6 @@ MIN_ROWS = 32
 
 COPIED = ("config.json", "generation_config.json", "*.py")
 """Files that a float checkpoint has from the quantized one."""
-
-SAFETENSORS_DTYPES = MappingProxyType({name: dtype for dtype, name in ONNX_DTYPES.items()})
-"""From the name of an `onnx_ir.DataType` to a dtype of safetensors."""
 
 
 @frozen(eq=False)
@@ -221,12 +217,13 @@ def _is_float(entry: TensorEntry) -> bool:
 def _header(checkpoint: QuantizedCheckpoint, dtype: str) -> bytes:
     """The header of the safetensors file, padded to a multiple of 8 bytes, after its length."""
     dtypes = {entry.name: _dtype_in_file(entry, dtype) for entry in checkpoint.others}
+    in_safetensors = {name: dtype for dtype, name in ONNX_DTYPES.items()}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     start = 0
     for name, shape in checkpoint.shapes.items():
         stored = dtypes.get(name, dtype)
         end = start + prod(shape) * numpy_dtype(stored).itemsize
-        header[name] = {"dtype": SAFETENSORS_DTYPES[stored], "shape": list(shape), "data_offsets": [start, end]}
+        header[name] = {"dtype": in_safetensors[stored], "shape": list(shape), "data_offsets": [start, end]}
         start = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

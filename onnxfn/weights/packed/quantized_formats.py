@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
@@ -44,13 +44,12 @@ GPTQ_V2 = "gptq_v2"
 
 @frozen
 class Packing:
-    """The storage of integers, zero points and scales in a format: bits of an integer, and the group of each column.
+    """The storage of integers, zero points and scales in a format, and the bits of an integer.
 
     The values of rows are rows by columns; their zero points and scales, rows by groups.
     """
 
     bits: Callable[[Parts, Settings], int]
-    groups: Callable[[Parts, Settings], Array]
     values: Rows
     zeros: Rows
     scales: Rows
@@ -80,17 +79,18 @@ def unpacked_part(words: Array, bits: int, axis: int, start: int, stop: int) -> 
     return np.take(unpacked(words[tuple(part)], bits, axis), range(stop - start), axis)
 
 
-def even_groups(columns: int, groups: int, stored: Array | None = None) -> Array:
-    """The group of each column: as `stored`, or, if none are, in equally long groups that follow one another."""
+def column_groups(parts: Parts, columns: int, groups: int) -> Array:
+    """The group of each column: as stored, or, if none are, in equally long groups that follow one another."""
+    stored = parts.get(".g_idx", parts.get(".weight_g_idx"))
     return np.arange(columns) // -(-columns // groups) if stored is None or not stored.size else stored
 
 
 def float_rows(packing: Packing, parts: Parts, settings: Settings, start: int, stop: int) -> Array:
     """The rows of a weight, in float32."""
-    groups = packing.groups(parts, settings)
     zeros = packing.zeros(parts, settings, start, stop).astype(np.float32)
     scales = packing.scales(parts, settings, start, stop).astype(np.float32)
     products: Array = packing.values(parts, settings, start, stop).astype(np.float32)
+    groups = column_groups(parts, products.shape[1], scales.shape[1])
     products -= zeros[:, groups]
     products *= scales[:, groups]
     return products
@@ -110,9 +110,6 @@ def _gptq_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Arra
 
 GPTQ = Packing(
     bits=lambda _, settings: int(settings["bits"]),
-    groups=lambda parts, settings: even_groups(
-        len(parts[".qweight"]) * WORD_BITS // settings["bits"], len(parts[".scales"]), parts.get(".g_idx")
-    ),
     values=lambda parts, settings, start, stop: unpacked(parts[".qweight"][:, start:stop], settings["bits"], 0).T,
     zeros=_gptq_zeros,
     scales=lambda parts, _, start, stop: parts[".scales"][:, start:stop].T,
@@ -127,7 +124,6 @@ def _awq_rows(words: Array, start: int, stop: int) -> Array:
 
 AWQ = Packing(
     bits=lambda *_: 4,
-    groups=lambda parts, _: even_groups(len(parts[".qweight"]), len(parts[".scales"])),
     values=lambda parts, _, start, stop: _awq_rows(parts[".qweight"], start, stop),
     zeros=lambda parts, _, start, stop: _awq_rows(parts[".qzeros"], start, stop),
     scales=lambda parts, _, start, stop: parts[".scales"][:, start:stop].T,
@@ -168,19 +164,12 @@ def _packed_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Ar
 
 COMPRESSED_TENSORS = Packing(
     bits=_packed_bits,
-    groups=lambda parts, _: even_groups(
-        int(parts[".weight_shape"][1]), parts[".weight_scale"].shape[1], parts.get(".weight_g_idx")
-    ),
     values=lambda parts, settings, start, stop: unpacked(
         parts[".weight_packed"][start:stop], _packed_bits(parts, settings), 1
     )[:, : int(parts[".weight_shape"][1])],
     zeros=_packed_zeros,
     scales=lambda parts, _, start, stop: parts[".weight_scale"][start:stop],
 )
-
-
-Shape = Callable[[Parts, Settings], tuple[int, ...]]
-"""From stored tensors, of which large ones are not read, and settings to the shape of the weight."""
 
 
 @frozen(kw_only=True)
@@ -194,9 +183,9 @@ class QuantizedFormat:
         needs: The ends of the names of the other tensors that a weight of this format needs.
         may_have: Those that there may be.
         dtypes: The dtypes that the quantized values may have.
-        shape: The shape of the float weight.
-        rows: The values of the float weight.
+        shape: The shape of the float weight, for which no large tensor is read.
         packing: How integers are packed, if the weight is integers with scales and zero points.
+        rows: The values of the float weight; those of `packing` unless given.
         weight: The end of the name of the float weight.
         settings: Values that `quantization_config` must have, if it has the key.
         exact_in: The smallest float dtype that holds every value of the weight.
@@ -207,10 +196,10 @@ class QuantizedFormat:
     values: str
     needs: tuple[str, ...] = field(converter=as_tuple)
     may_have: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = field(converter=as_tuple)
-    shape: Shape
-    rows: Rows
+    dtypes: tuple[str, ...] = field(default=("INT32",), converter=as_tuple)
+    shape: Callable[[Parts, Settings], tuple[int, ...]]
     packing: Packing | None = None
+    rows: Rows = field(default=Factory(lambda own: partial(float_rows, own.packing), takes_self=True))
     weight: str = ".weight"
     settings: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     exact_in: str = "FLOAT"
@@ -285,9 +274,7 @@ FORMATS = (
         values=".qweight",
         needs=(".qzeros", ".scales"),
         may_have=(".g_idx",),
-        dtypes=("INT32",),
         shape=partial(_unpacked_shape, packed=0),
-        rows=partial(float_rows, GPTQ),
         packing=GPTQ,
         settings=(("bits", (2, 3, 4, 8)), ("checkpoint_format", ("gptq", GPTQ_V2))),
     ),
@@ -296,9 +283,7 @@ FORMATS = (
         method="awq",
         values=".qweight",
         needs=(".qzeros", ".scales"),
-        dtypes=("INT32",),
         shape=partial(_unpacked_shape, packed=1),
-        rows=partial(float_rows, AWQ),
         packing=AWQ,
         settings=(("bits", (4,)), ("version", ("gemm", "GEMM"))),
     ),
@@ -321,9 +306,7 @@ FORMATS = (
         values=".weight_packed",
         needs=(".weight_scale", ".weight_shape"),
         may_have=(".weight_zero_point", ".weight_g_idx"),
-        dtypes=("INT32",),
         shape=lambda parts, _: tuple(parts[".weight_shape"].tolist()),
-        rows=partial(float_rows, COMPRESSED_TENSORS),
         packing=COMPRESSED_TENSORS,
     ),
     evolve(

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.quantization import WeightRule
 from onnxfn.weights.chunks import lazy_tensor
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight, row_ranges
-from onnxfn.weights.packed.quantized_formats import Packing, even_groups
-from onnxfn.weights.quantized import Role
+from onnxfn.weights.packed.quantized_formats import Packing, column_groups
+from onnxfn.weights.quantized import Role, quantized_shape
 
 ROLES: tuple[Role, ...] = ("codes", "scales", "zero_points")
 """The tensors that MatMulNBits reads besides its first input, in their order."""
@@ -31,13 +32,12 @@ BITS, SMALLEST_BLOCK, LARGEST_BLOCK = (4, 8), 16, 256
 
 def no_blocks_reason(weight: QuantizedWeight) -> str:
     """Why MatMulNBits cannot hold the values of a weight; an empty text if it can."""
-    packing = weight.format.packing
-    if packing is None:
+    if weight.format.packing is None:
         return "its values are not integers with a scale and a zero point for each group of columns"
-    bits, groups = bits_of(weight), packing.groups(weight.parts, weight.settings)
+    bits, groups = bits_of(weight), column_groups(weight.parts, weight.shape[1], _first_scales(weight).size)
     if bits not in BITS:
         return f"its integers have {bits} bits, and those of MatMulNBits 4 or 8"
-    if not np.array_equal(groups, even_groups(len(groups), int(groups.max()) + 1)):
+    if not np.array_equal(groups, column_groups({}, len(groups), int(groups.max()) + 1)):
         return "its groups are not columns that follow one another (desc_act)"
     size = block_size(weight)
     return "" if size >= SMALLEST_BLOCK else f"its blocks would have {size} columns, those of MatMulNBits at least 16"
@@ -66,10 +66,7 @@ def blocks_tensor(weight: QuantizedWeight, role: Role, dtype: Any) -> Any:
     import onnx_ir
 
     kind = dtype if role == "scales" else onnx_ir.DataType.UINT8
-    size, bits = block_size(weight), bits_of(weight)
-    blocks = weight.shape[1] // size
-    shapes = {"codes": (blocks, size * bits // 8), "scales": (blocks,), "zero_points": (-(-blocks * bits // 8),)}
-    shape = (weight.shape[0], *shapes[role])
+    shape = quantized_shape(WeightRule(bits=bits_of(weight), block_size=block_size(weight)), role, weight.shape)
     return lazy_tensor(kind, shape, partial(_chunks, weight, role, kind.numpy()), (id(weight), role))
 
 
