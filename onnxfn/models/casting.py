@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -93,9 +93,8 @@ def _merged(adapter: Adapter, path: str, module: Any, layer: AdaptedLayer) -> An
     left, right = (layer.a.T, layer.b.T) if is_swapped else (layer.b.flatten(1), layer.a.flatten(1))
     weight: Any = getattr(module, "weight", None)
     expected = (len(weight), prod(weight.shape[1:])) if weight is not None and weight.dim() > 1 else None
-    convolutions = torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d
-    is_known = is_swapped or isinstance(module, torch.nn.Linear)
-    is_known = is_known or (isinstance(module, convolutions) and module.groups == 1)
+    layers = torch.nn.Linear | torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d
+    is_known = is_swapped or (isinstance(module, layers) and getattr(module, "groups", 1) == 1)
     if not is_known or (len(left), right.shape[1]) != expected:
         shape = "" if weight is None else f" of the shape {list(weight.shape)}"
         raise InvalidSpec(
@@ -124,8 +123,7 @@ Call = Callable[[Dtypes, Callable[..., Any], tuple[Any, ...], dict[str, Any]], A
 """Calls a function of torch some of whose arguments are weights."""
 
 
-@contextmanager
-def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
+def cast_on_use(model: Any, dtype: Any) -> AbstractContextManager[None]:
     """A context in which every torch function reads the float weights of a model in a torch dtype.
 
     A weight is converted when a function reads it, and the converted weight is released when the function ends. So a
@@ -137,9 +135,6 @@ def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
     tensors = {id(each): each for each in float_tensors(model)}
     wanted = {key: each.dtype for key, each in tensors.items()} if keeps else dtypes_in(model, dtype)
     dtypes = {key: wanted[key] for key, each in tensors.items() if each.dtype != wanted[key] or rows_of(each)}
-    if not dtypes:
-        yield
-        return
     calls = _calls()
 
     def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -148,8 +143,7 @@ def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
         chosen: Call = calls.get(function, _on_converted)
         return chosen(dtypes, function, arguments, named)
 
-    with torch_functions(call):
-        yield
+    return torch_functions(call) if dtypes else nullcontext()
 
 
 @cache

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, cast
 
-from toolz import unique
+from toolz import reduceby, unique
 
 from onnxfn.models.model_state import copied, tensors_of
 from onnxfn.models.read_weights import read, reads_weights, rows_of
@@ -102,10 +102,8 @@ def float_dtype(model: Any) -> Any:
     """The torch dtype of most elements of the floating-point parameters of a model; float32 if there are none."""
     import torch
 
-    elements: Counter[Any] = Counter()
-    for parameter in model.parameters():
-        if parameter.is_floating_point():
-            elements[parameter.dtype] += parameter.numel()
+    floats = (parameter for parameter in model.parameters() if parameter.is_floating_point())
+    elements = reduceby(attrgetter("dtype"), lambda total, parameter: total + parameter.numel(), floats, 0)
     return max(elements, key=elements.__getitem__, default=torch.float32)
 
 

@@ -46,8 +46,8 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     of_part = torch_dtype(part.spec.target.float_dtype)
     computed = dtype or of_part or float_dtype(model)
     caught = errors_as(lambda error: CaptureFailed(_cannot_run(model, part, error)))
-    unchanged, casts = unchanged_eval(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
-    with caught, quiet(), unchanged, eager_branches(), stable_sorts(), torch.no_grad(), casts:
+    state, wanted = unchanged_eval(model, part.spec.call.attention), dtype or of_part
+    with caught, quiet(), state, eager_branches(), stable_sorts(), torch.no_grad(), cast_on_use(model, wanted):
         own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
         outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, own, dtype))
 

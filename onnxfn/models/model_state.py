@@ -92,10 +92,9 @@ def model_copy(model: Any) -> Any:
     for _ in range(ATTEMPTS):
         try:
             duplicate = copied(model, lambda tensor: tensor)
+            return duplicate if _is_separate(model, duplicate) else model
         except Exception as error:  # noqa: BLE001 - an attribute of any class may raise anything
             raise_no_memory(error)
-            continue
-        return duplicate if _is_separate(model, duplicate) else model
     return model
 
 
@@ -187,8 +186,7 @@ def plain_tensor(tensor: Any) -> Any:
 
     if _is_plain(tensor):
         return tensor
-    values = tensor.detach().to(CPU)
-    values = values.clone() if values.is_inference() else values
+    values = tensor.detach().to(CPU, copy=tensor.is_inference())
     return torch.nn.Parameter(values, requires_grad=False) if isinstance(tensor, torch.nn.Parameter) else values
 
 

@@ -131,10 +131,13 @@ class ThreadAttribute:
         return tuple(each.value for each in own)[:1]
 
     def inherited(self, class_: Any) -> tuple[Any, ...]:
-        """What a class has without replacements: the value of the owner, or else of the next class that has one."""
-        if self.before or (class_ is self.owner and not inspect.isclass(class_)):
+        """What a class has without replacements: the value of the owner, or else of the next class that has one.
+
+        A module also has what Python has: `len` and `int`.
+        """
+        if self.before:
             return self.before
-        after = class_.__mro__[class_.__mro__.index(self.owner) + 1 :]
+        after = class_.__mro__[class_.__mro__.index(self.owner) + 1 :] if inspect.isclass(class_) else (builtins,)
         return tuple(vars(each)[self.name] for each in after if self.name in vars(each))[:1]
 
     def __get__(self, instance: Any, class_: type | None = None) -> Any:
@@ -165,17 +168,13 @@ class ThreadAttribute:
             raise AttributeError(self.name)
         del vars(instance)[self.name]
 
-    def of_module(self) -> Any:
-        """What a module has without replacements. A module also has what Python has: `len` and `int`."""
-        return self.before[0] if self.before else getattr(builtins, self.name)
-
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What the function of a module returns in this thread."""
-        return (self.own() or (self.of_module(),))[0](*arguments, **named)
+        return self.__get__(None, self.owner)(*arguments, **named)
 
     def __instancecheck__(self, value: Any) -> bool:
         """For `isinstance(value, int)` in a module that has another `int`."""
-        return isinstance(value, self.of_module())
+        return isinstance(value, self.inherited(self.owner))
 
     __name__ = property(attrgetter("name"))
 

@@ -62,9 +62,8 @@ def read(tensor: Any, dtype: Any, index: Any = EVERY) -> Any:
     [[0.0, 1.0], [0.0, 0.0]]
     """
     rows = rows_of(tensor)
-    if rows is not None:
-        return rows(index).to(dtype)
-    return tensor.to(dtype) if index is EVERY else tensor[index].to(dtype)
+    values = rows(index) if rows else tensor if index is EVERY else tensor[index]
+    return values.to(dtype)
 
 
 def looked_up(tensor: Any, dtype: Any, indices: Any) -> Any:
