@@ -55,11 +55,21 @@ EQUAL = 1.02
 SMALL = 0.30
 """The most bytes of a file in 4 bits, relative to float16."""
 
+HALF, SAME, MIXED_KL, MIXED = 0.5, 1.0, 0.05, 0.45
+"""Calibrated 4 bits: the most KL divergence and bytes, relative to a file with the nearest codes; and with 8 bits for
+some weights: the most KL divergence, and bytes relative to float16."""
+
 
 def of_body(**options: Any) -> Any:
     """An edit for the matrices without the tied output layer, which ONNX Runtime's quantizers leave as it is."""
     tables = onnxfn.quantize(read_by=["Gather"], kind="as is")
     return compose_left(onnxfn.quantize(read_by=["MatMul"], **options), tables)
+
+
+def with_8_bits(*names: str) -> Any:
+    """An edit for calibrated 4 bits, and calibrated 8 bits for weights of these names."""
+    wider = (onnxfn.quantize(bits=8, where=name, calibrated=True) for name in names)
+    return compose_left(onnxfn.with_dtypes(float="q4c"), *wider)
 
 
 EDITS: Mapping[str, Any] = MappingProxyType(
@@ -69,6 +79,9 @@ EDITS: Mapping[str, Any] = MappingProxyType(
         "onnxfn q8": onnxfn.with_dtypes(float="q8"),
         "onnxfn q4": onnxfn.with_dtypes(float="q4"),
         "onnxfn q4f16": onnxfn.with_dtypes(float="q4f16"),
+        "onnxfn q4c": onnxfn.with_dtypes(float="q4c"),
+        "onnxfn q4c, zero points": onnxfn.quantize(symmetric=False, calibrated=True),
+        "onnxfn q4c, 8 bits in a third": with_8_bits("*down_proj*", "*v_proj*", "*o_proj*", "*embed_tokens*"),
         "onnxfn bnb4": onnxfn.with_dtypes(float="bnb4"),
         "onnxfn 4 bits": of_body(),
         "onnxfn 4 bits, zero points": of_body(symmetric=False),
@@ -101,7 +114,8 @@ def own_files(checkpoint: Path, task: str) -> dict[str, Write]:
     """From a row of onnxfn to what writes its file, unchecked: this benchmark is the check."""
     model = onnxfn.model_for(str(checkpoint), task)
     spec = onnxfn.spec_for(model, task)
-    return {name: partial(onnxfn.export, edit(spec), model, check=False) for name, edit in EDITS.items()}
+    export = partial(onnxfn.export, model=model, checkpoint=checkpoint, check=False)
+    return {name: lambda out, edit=edit: export(edit(spec), path=out) for name, edit in EDITS.items()}
 
 
 def stock_files(source: Path) -> dict[str, Write]:
@@ -210,7 +224,16 @@ def required(rows: list[dict[str, Any]]) -> list[Required]:
     """The requirements: no KL divergence above that of a peer, and the size of a file in 4 bits."""
     by_name = {each["file"]: each for each in rows}
     ratios = [Required(f"KL of {own} / {peer}", by_name[own]["kl"] / by_name[peer]["kl"], EQUAL) for own, peer in PAIRS]
-    return [*ratios, Required("bytes of onnxfn q4 / float16", by_name["onnxfn q4"]["MB / float16"], SMALL)]
+    calibrated, mixed = by_name["onnxfn q4c"], by_name["onnxfn q4c, 8 bits in a third"]
+    nearest = ("onnxfn q4", "genai builder int4")
+    return [
+        *ratios,
+        *(Required(f"KL of onnxfn q4c / {name}", calibrated["kl"] / by_name[name]["kl"], HALF) for name in nearest),
+        *(Required(f"bytes of onnxfn q4c / {name}", calibrated["MB"] / by_name[name]["MB"], SAME) for name in nearest),
+        Required("KL of onnxfn q4c, 8 bits in a third", mixed["kl"], MIXED_KL),
+        Required("bytes of onnxfn q4c, 8 bits in a third / float16", mixed["MB / float16"], MIXED),
+        Required("bytes of onnxfn q4 / float16", by_name["onnxfn q4"]["MB / float16"], SMALL),
+    ]
 
 
 def main() -> None:

@@ -34,6 +34,7 @@ from onnxfn.run.sessions import check_options, kept_session, open_check_session,
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import listed
+from onnxfn.specs.quantization import REACH
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched, result_of, stopped_on_error
 
@@ -204,7 +205,8 @@ def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[
     findings = weight_findings(model, part, file, tick)
     if not is_quantized(part.spec):
         return findings, ()
-    errors, unknown = quantized_weight_errors(model, file, tick)
+    reach = REACH * any(rule.calibrated for rule in part.spec.target.quantization)
+    errors, unknown = quantized_weight_errors(model, file, tick, reach)
     outside = (str(error) for error in sorted(errors, key=lambda error: -error.outside) if error.outside)
     return (*findings, *(f"{part.name}: {finding}" for finding in (*unknown, *outside))), errors
 

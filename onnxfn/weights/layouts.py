@@ -112,6 +112,8 @@ DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "uint8": "_uint8",
         "q4": "_q4",
         "q4f16": "_q4f16",
+        "q4c": "_q4c",
+        "q4cf16": "_q4cf16",
         "bnb4": "_bnb4",
     }
 )

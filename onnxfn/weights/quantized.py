@@ -13,6 +13,7 @@ from attrs import frozen
 
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import WeightRule
+from onnxfn.weights.calibrated import InputErrors, calibrated_codes
 from onnxfn.weights.chunks import chunks, element_view, lazy_tensor, memory_key, prefetched
 from onnxfn.weights.onnxruntime_kernels import block_codes, nf4_codes
 
@@ -23,7 +24,7 @@ Parameters = deque[Mapping[Role, Any]]
 
 MATRIX_RANK = 2
 
-BLOCK_BYTES = 1 << 22
+BLOCK_BYTES, CALIBRATED_BYTES = 1 << 22, 1 << 25
 """Bytes of the float32 rows that are quantized at once. A kernel starts its threads at each call."""
 
 THREADS = 2
@@ -32,7 +33,7 @@ THREADS = 2
 
 @frozen
 class QuantizedWeight:
-    """A weight and how it is quantized. Its name is for errors.
+    """A weight and how it is quantized. Its name is for errors. `inputs`: those of its product, to calibrate with.
 
     Its `onnx_ir` tensor is matrices, `[rows, columns]`, that follow each other. For `"dynamic"` it has the shape of the
     codes.
@@ -41,6 +42,7 @@ class QuantizedWeight:
     name: str
     tensor: Any
     rule: WeightRule
+    inputs: Callable[[], InputErrors | None] = lambda: None
 
 
 def roles(rule: WeightRule) -> tuple[Role, ...]:
@@ -132,11 +134,13 @@ def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
     if rule.kind == "dynamic":
         yield from _integer_parts(weight)
         return
-    with prefetched(partial(_parts_of_rows, weight), _row_slices(weight), THREADS + 1, THREADS) as parts:
+    inputs = weight.inputs()
+    threads, size = (THREADS, BLOCK_BYTES) if inputs is None else (1, CALIBRATED_BYTES)
+    with prefetched(partial(_parts_of_rows, weight, inputs), _row_slices(weight, size), threads + 1, threads) as parts:
         yield from parts
 
 
-def _parts_of_rows(weight: QuantizedWeight, bits: tuple[Any, Any]) -> Mapping[str, Any]:
+def _parts_of_rows(weight: QuantizedWeight, inputs: InputErrors | None, bits: tuple[Any, Any]) -> Mapping[str, Any]:
     """The codes, scales and zero points of rows, which are an array of bits and their dtype in torch."""
     import torch
 
@@ -145,16 +149,17 @@ def _parts_of_rows(weight: QuantizedWeight, bits: tuple[Any, Any]) -> Mapping[st
     rows = _finite(weight, torch.from_numpy(own).view(dtype).to(torch.float32).numpy())
     if rule.kind == "nf4":
         return dict(zip(("codes", "scales"), nf4_codes(rows, rule.block_size), strict=True))
-    arrays = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
+    nearest = partial(block_codes, rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
+    arrays = nearest() if inputs is None else calibrated_codes(rows, inputs, rule)
     return dict(zip(("codes", "scales", "zero_points"), arrays, strict=True))
 
 
-def _row_slices(weight: QuantizedWeight) -> Iterator[tuple[Any, Any]]:
-    """The rows of all matrices, about `BLOCK_BYTES` of float32 at once, a multiple of the block size."""
+def _row_slices(weight: QuantizedWeight, size: int) -> Iterator[tuple[Any, Any]]:
+    """The rows of all matrices, about `size` bytes of float32 at once, a multiple of the block size."""
     (array, dtype), block = element_view(weight.tensor), weight.rule.block_size
     array = array.reshape(-1, array.shape[-1]) if array.flags.c_contiguous else array
     for matrix in array if array.ndim > MATRIX_RANK else (array,):
-        step = max(1, BLOCK_BYTES // (4 * matrix.shape[1]) // block) * block
+        step = max(1, size // (4 * matrix.shape[1]) // block) * block
         yield from ((matrix[start : start + step], dtype) for start in range(0, len(matrix), step))
 
 

@@ -19,6 +19,7 @@ WRITTEN = {
     "run": ["prompt=a cat,height=64"],
     "task": "fill-mask",
     "adapter": "lora",
+    "calibration": "text.txt",
     "opset": 20,
     "dtype": ["q8"],
     "io_dtype": "float32",

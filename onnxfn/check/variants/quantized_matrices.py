@@ -92,11 +92,11 @@ class Elements:
         """The elements as numbers, `[rows, columns]`."""
         return self.as_rows(self.distances * self.scales)
 
-    def allowed(self) -> Array:
-        """How far each element may be from the weight that it stands for. A large code multiplies the scale's error."""
-        # The codes belong to the scale before it was rounded, also next to zero.
+    def allowed(self, reach: int) -> Array:
+        """How far each element may be from the weight that it stands for: `reach` steps, and what rounding adds."""
+        # A large code multiplies the error of the scale. Codes belong to the scale before its rounding, also next to 0.
         largest = np.abs(self.distances) + 1
-        steps = self.reach() + largest * (2 * self.rounding.relative + EPSILON)
+        steps = self.reach() + reach + largest * (2 * self.rounding.relative + EPSILON)
         return self.as_rows(np.abs(self.scales) * steps + largest * self.rounding.absolute)
 
 

@@ -76,12 +76,15 @@ def tensors_by_name(model: Any) -> dict[str, Any]:
 
 
 def quantized_weight_errors(
-    model: Any, file: Path, tick: Tick = no_tick
+    model: Any, file: Path, tick: Tick = no_tick, reach: int = 0
 ) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
-    """The error of each quantized weight of a file, and one line for each whose weight in the model is not known."""
+    """The error of each quantized weight of a file, and one line for each whose weight in the model is not known.
+
+    `reach`: how many steps a code may be from its weight, before both are rounded.
+    """
     weights, unknown = weights_of_file(model, file)
     tensors = tensors_by_name(model)
-    return tuple(_error(weight, tensors[weight.name], tick) for weight in weights), unknown
+    return tuple(_error(weight, tensors[weight.name], tick, reach) for weight in weights), unknown
 
 
 def _weight(stored: QuantizedMatrix, name: str, tensor: Any) -> FileWeight | None:
@@ -118,7 +121,9 @@ def _without_padding(matrix: QuantizedMatrix, tensor: Any) -> QuantizedMatrix:
     return evolve(matrix, shape=(count, width), elements=elements)
 
 
-def _error(weight: FileWeight, tensor: Any, tick: Tick = no_tick, rows: int | None = None) -> WeightError:
+def _error(
+    weight: FileWeight, tensor: Any, tick: Tick = no_tick, reach: int = 0, rows: int | None = None
+) -> WeightError:
     """The error of a weight, or of its first rows in the file."""
     import torch
 
@@ -131,7 +136,7 @@ def _error(weight: FileWeight, tensor: Any, tick: Tick = no_tick, rows: int | No
         elements = matrix.elements(index)
         values = elements.values()
         own: Array = _rows(own_rows, matrix, index).to("cpu", torch.float32).numpy()
-        is_outside = ~(np.abs(values - own) <= elements.allowed())
+        is_outside = ~(np.abs(values - own) <= elements.allowed(reach))
         if first_row is None and is_outside.any():
             first_row = start + int(np.argmax(is_outside.any(axis=1)))
         outside += int(is_outside.sum())

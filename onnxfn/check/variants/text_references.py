@@ -62,12 +62,12 @@ class TextTokens:
         return np.array(own, np.int64).reshape(shape)
 
 
-def text_tokens(preprocessor: Any, checkpoint: Path | None = None) -> TextTokens | None:
-    """The token ids of the text by a tokenizer, by that of a processor or of a checkpoint; None without."""
+def text_tokens(preprocessor: Any, checkpoint: Path | None = None, text: str | None = None) -> TextTokens | None:
+    """The token ids of a text, or that of the package, by the tokenizer of a processor or checkpoint; None without."""
     tokenizer = getattr(preprocessor, "tokenizer", preprocessor) or _tokenizer(checkpoint)
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         return None
-    read = partial(tokenizer, real_text(), verbose=False)
+    read = partial(tokenizer, real_text() if text is None else text, verbose=False)
     every, plain = (list(read(add_special_tokens=special)["input_ids"]) for special in (True, False))
     start = next((index for index in range(len(every)) if every[index : index + len(plain)] == plain), None)
     if start is None:
@@ -104,46 +104,48 @@ def _text_reference(
 ) -> Reference | None:
     import torch
 
-    if not _reads_text(part.spec):
+    if not reads_text(part.spec):
         return None
     tokens = every_token()
     high = max((_vocabulary(other.spec) for other in plan.parts), default=0)
     tokens = tokens if tokens is not None and max(*tokens.before, *tokens.after, *tokens.ids) < high else None
-    inputs = _text_inputs(model, part, plan, tokens)
+    inputs = text_inputs(model, part, plan, tokens)
     count = next(array.shape[0] * array.shape[1] for array in inputs.values() if array.ndim > 1)
     words = f"{count} tokens of text" if tokens is not None else f"{count} random tokens: there is no tokenizer"
     return Reference(words, inputs, torch_outputs(model, part, inputs, torch.float32))
 
 
-def _text_inputs(model: Any, part: Part, plan: Plan, tokens: TextTokens | None) -> dict[str, Array]:
-    """The inputs of a part for the text, without padding and with an empty past; dummies if it reads no text."""
+def text_inputs(
+    model: Any, part: Part, plan: Plan, tokens: TextTokens | None, count: int = TEXT_TOKENS
+) -> dict[str, Array]:
+    """The inputs of a part for `count` tokens, without padding and with an empty past; dummies if it reads no text."""
     import torch
 
     spec = with_dummies(part.spec, padded("none"))
     linked: dict[str, Array] = {}
     for other in (other for other in plan.parts if other.name in {link.part for link in spec.links}):
-        inputs = _text_inputs(model, other, plan, tokens)
+        inputs = text_inputs(model, other, plan, tokens, count)
         outputs = torch_outputs(model, other, inputs, torch.float32)
         values = {**inputs, **dict(zip(other.outputs, outputs, strict=True))}
         linked |= {link.input: values[link.output] for link in spec.links if link.part == other.name}
-    if not _reads_text(spec):
+    if not reads_text(spec):
         return {**dummies(spec, {}), **linked}
     batch = next((len(array) for array in linked.values()), None)
-    arrays = dummies(spec, _sizes(spec, linked, batch))
+    arrays = dummies(spec, _sizes(spec, linked, batch, count))
     text = {IDS: tokens.rows(arrays[IDS].shape)} if tokens is not None and IDS in arrays else {}
     known = {**arrays, **text, **linked}
     return {name: known[name].astype(array.dtype) for name, array in arrays.items()}
 
 
-def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None) -> dict[str, int]:
-    """The sizes of the text: its rows, the length of a row, an empty past, and the lengths of linked inputs."""
+def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None, count: int) -> dict[str, int]:
+    """The sizes of a text of `count` tokens: rows, their length, an empty past, and the lengths of linked inputs."""
     fixed = fixed_sizes(spec)
     embeddings = {link.input for link in spec.links if link.part.startswith(EMBEDDING_FILE)}
     length = (*names(next(each for each in spec.inputs if each.name in {IDS, *embeddings}).axes),)[1]
     # A case with a long text knows what the model can take.
     longest = max((known_sizes(in_case(spec, case), {}).get(length, 1) for case in cases(spec)), default=1)
     row = min(ROW_TOKENS, longest)
-    rows = batch or max(1, round(TEXT_TOKENS / row))
+    rows = batch or max(1, round(count / row))
     read = [each for each in spec.inputs if each.name in linked]
     axes = [(symbol, linked[each.name].shape[axis]) for each in read for axis, symbol in symbols(each.axes).items()]
     of_linked = {symbol: size for symbol, size in axes if symbol.isidentifier()}
@@ -152,7 +154,7 @@ def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None) ->
     return {name: size for name, size in sizes.items() if name in used and name not in fixed}
 
 
-def _reads_text(spec: PlannedSpec) -> bool:
+def reads_text(spec: PlannedSpec) -> bool:
     """Whether a part reads token ids that may be any token, with a batch and a length; or their embeddings."""
     functions = {generator.name: generator.function for generator in spec.dummies.generators}
     ids = [input_ for input_ in spec.inputs if input_.name == IDS and len(names(input_.axes)) > 1]

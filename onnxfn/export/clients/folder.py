@@ -60,7 +60,7 @@ def changed(folder: Folder, name: str, new: Mapping[str, Any] | None) -> dict[st
 def first_parts(plan: Plan) -> tuple[Part, ...]:
     """The parts of a plan in the dtype that a program loads first: float32, else float16, ..."""
     # The order of choice for a program that loads a single file. None: no suffix.
-    dtypes = (None, "float32", "float16", "bfloat16", "q4", "q4f16", "q8", "int8", "uint8", "bnb4", "float64")
+    dtypes = (None, "float32", "float16", "bfloat16", "q4c", "q4", "q4f16", "q8", "int8", "uint8", "bnb4", "float64")
     order = {dtype: number for number, dtype in enumerate(dtypes)}
     first = min((part.dtype for part in plan.parts), key=lambda dtype: order.get(dtype, len(order)), default=None)
     return tuple(part for part in plan.parts if part.dtype == first)

@@ -136,7 +136,7 @@ SPEC = "spec"
 TRANSFORMERS = "transformers"
 LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
 
-OF_ONE_MODEL = (SPEC, "adapter", "dtypes", "decoders", "floors")
+OF_ONE_MODEL = (SPEC, "adapter", "dtypes", "decoders", "floors", "calibration")
 """What options set that a pipeline of diffusers cannot have: it has several specs."""
 
 MODEL, GRAPH, CACHE, CHECK, FILES, OUTPUT = "Model", "Graph", "Cache of a decoder", "Check", "Files", "Output"
@@ -223,10 +223,12 @@ _TABLE = (
     Option("split", bool, GRAPH, SPEC, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
     Option(
         *("dtype", list, GRAPH, "dtypes"),
-        "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16 or bnb4. Several: files for "
+        "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16, q4c (calibrated), "
+        "q4cf16 or bnb4. Several: files for "
         "each, with the suffixes of transformers.js. Default: float32.",
         read=parsed_dtypes,
     ),
+    Option("calibration", Path, GRAPH, "calibration", "Text file for q4c. Default: parts of the help of Python."),
     Option(
         *("io_dtype", str, GRAPH, SPEC),
         "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: that of "

@@ -54,6 +54,7 @@ class ExportRequest:
         dtypes: Names of dtypes, as for `export`. Empty: the dtype of the spec.
         decoders: The decoder files, as for `export`.
         adapter: The folder of a LoRA adapter that PEFT wrote, as for `export`.
+        calibration: A file with the text that calibrated weights are chosen with, as for `export`.
         check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
         floors: What quantized and 16-bit files must reach.
         overwrite: Whether `path` may exist.
@@ -76,6 +77,7 @@ class ExportRequest:
     dtypes: tuple[str, ...] = field(default=(), converter=as_tuple)
     decoders: Decoders = "merged"
     adapter: Path | None = field(default=None, converter=_as_path)
+    calibration: Path | None = field(default=None, converter=_as_path)
     check: CheckMode = field(default="whole", converter=check_mode)
     floors: Floors = DEFAULT_FLOORS
     overwrite: bool = False
@@ -163,7 +165,7 @@ def recorded_values(request: ExportRequest) -> dict[str, Any] | None:
     values = written(evolve(request, overwrite=False, threads=None))
     if values is None:
         return None
-    named = {name: Path(value).name if name == "adapter" else value for name, value in values.items()}
+    named = {name: Path(value).name if name in ("adapter", "calibration") else value for name, value in values.items()}
     return {name: value for name, value in named.items() if name not in ("template_cache", "no_template_cache")}
 
 

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
+from onnxfn.export.load.calibration import with_calibrated_weights
 from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
@@ -23,7 +24,7 @@ from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.traced_graphs import with_assumed_limits
 from onnxfn.models.dtypes import has_dtype, without_values
 from onnxfn.models.torch_modes import ticking_operators
-from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.stored.reports import CheckFailed, Report
@@ -33,7 +34,12 @@ RETRACED = "all layers were traced because the graph built from repeated or cach
 
 
 def output_of(
-    request: ExportRequest, build: BuildOptions, checkpoint: Path | None, destination: Destination, adapter: Path | None
+    request: ExportRequest,
+    build: BuildOptions,
+    checkpoint: Path | None,
+    destination: Destination,
+    adapter: Path | None,
+    preprocessor: Any,
 ) -> Output:
     """How a request builds and writes its graphs, with the entries of the checkpoint whose weights are linked.
 
@@ -43,7 +49,8 @@ def output_of(
         resolved_write_options(request.write), checkpoint, destination.onnx_folder, overwrite=request.overwrite
     )
     pretranspose = build.pretranspose and options.weight_storage != LINK
-    return Output(evolve(build, pretranspose=pretranspose), options, adapter)
+    calibrated = partial(with_calibrated_weights, request.calibration, preprocessor, checkpoint)
+    return Output(evolve(build, pretranspose=pretranspose), options, calibrated, adapter)
 
 
 @frozen
@@ -187,11 +194,19 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
         return without_values(job.model, dtype)
 
 
+def _with_codes(job: Job, output: Output, part: Part, graph: Any) -> Any:
+    """The graph of a part; its calibrated weights, if it has any, get their codes when they are written."""
+    if not any(rule.calibrated for rule in part.spec.target.quantization):
+        return graph
+    return output.calibrated(job.model, part, job.plan, graph, job.timed)
+
+
 def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
     if job.check != "whole":
         graphs = tuple(map(with_assumed_limits, graphs))
-    models = [graph.model for graph in graphs]
+    pairs = zip(job.plan.parts, graphs, strict=True)
+    models = [_with_codes(job, output, part, graph.model) for part, graph in pairs]
     check_layers(job.model, job.plan, models)
     files = write_graphs(job.plan, models, job.folder, output.options, job.timed, check=job.check != "none")
     if output.adapter is not None:

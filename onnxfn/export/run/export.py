@@ -41,6 +41,7 @@ def export(
     on_event: OnEvent = ignore,
     timeout: float | None = None,
     threads: int | None = None,
+    calibration: str | Path | None = None,
 ) -> Exported:
     """Writes a PyTorch model as ONNX files and checks them against the model.
 
@@ -92,6 +93,8 @@ def export(
         timeout: Seconds after which the export is stopped. None: there is no limit.
         threads: The threads of PyTorch and of ONNX Runtime meanwhile. None: as many as cores are idle at the start, and
             no more than PyTorch has.
+        calibration: A text file, 4,096 tokens of which choose the codes of calibrated weights, `dtypes=["q4c"]`: like
+            what the model will read. None: parts of the help of Python.
 
     Returns:
         The paths of the files, the plan, the report of the check, and the seconds of each stage. `result(**inputs)`,
@@ -127,7 +130,9 @@ def export(
     """
     check_export_arguments(spec, as_module(model), path, checkpoint)
     of_spec = ExportRequest("", "", spec=spec, dtypes=dtypes, decoders=decoders, adapter=adapter)
-    request = evolve(of_spec, check=check, floors=floors, overwrite=overwrite, write=write, threads=threads)
+    request = evolve(
+        of_spec, check=check, floors=floors, overwrite=overwrite, write=write, threads=threads, calibration=calibration
+    )
     known = {"config": config, "checkpoint": None if checkpoint is None else read_checkpoint(Path(checkpoint))}
     return export_model(
         request, spec, model, path, build, **known, preprocessor=preprocessor, on_event=on_event, timeout=timeout

@@ -55,7 +55,7 @@ def export_model(
         check_destination(target, overwrite=request.overwrite)
         destination = Destination(target, layout_of(request.write.layout).subfolder)
         input_adapter = request.adapter if spec.target.adapter_inputs else None
-        output = output_of(request, build, folder, destination, input_adapter)
+        output = output_of(request, build, folder, destination, input_adapter, preprocessor)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         threads = idle_threads(request.threads)
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec), threads:

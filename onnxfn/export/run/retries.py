@@ -27,7 +27,7 @@ from onnxfn.specs.conditions import Condition, is_true
 from onnxfn.specs.errors import FixedSizes, OnnxfnError
 from onnxfn.specs.plan.check_cases import resized
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
-from onnxfn.specs.stored.reports import no_tick
+from onnxfn.specs.stored.reports import StageTimer, no_tick
 from onnxfn.weights.write import ResolvedWriteOptions
 
 
@@ -38,12 +38,14 @@ class Output:
     Attributes:
         build: How graphs are built.
         options: How the files are written.
+        calibrated: From a model, a part, a plan, a graph and the timer to the graph with calibrated weights.
         adapter: The adapter that fills inputs of the graphs, if there is one.
         unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
     """
 
     build: BuildOptions
     options: ResolvedWriteOptions
+    calibrated: Callable[[Any, Part, Plan, Any, StageTimer], Any]
     adapter: Path | None = None
     unbound_graph: UnboundGraph = field(factory=captured_once)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, cast
 
@@ -12,7 +13,8 @@ from onnxfn.graphs.nodes.slots import Slot, float_view, parameter_view
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.stored.reports import GraphSize
-from onnxfn.weights.quantized import QuantizedWeight, Role, quantized, quantized_shape, roles
+from onnxfn.weights.calibrated import InputErrors
+from onnxfn.weights.quantized import MATRIX_RANK, QuantizedWeight, Role, quantized, quantized_shape, roles
 
 QUANTIZED = "onnxfn.quantized"
 """The key of the `QuantizedSlot` in the `meta` of an initializer."""
@@ -61,35 +63,41 @@ def _dtype(rule: WeightRule, role: Role, dtype: Any) -> Any:
     return DataType.INT8 if rule.kind == "dynamic" and rule.signed else DataType.UINT8
 
 
-def bind_quantized_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
+def bind_quantized_weights(
+    model: Any, tensors: Callable[[str], Any], errors_of: Callable[[Any], InputErrors | None] = lambda _: None
+) -> Any:
     """Binds the quantized slots of a graph to tensors.
 
     Before: quantized slots have no values.
     After: they have values that are computed from the tensors of their parameters when they are written.
 
-    `tensors` returns that of a parameter, of torch or of numpy. CaptureFailed if one has another shape than the graph.
+    `tensors` returns that of a parameter, of torch or of numpy; `errors_of` what its calibrated codes follow from.
+    CaptureFailed if a tensor has another shape than the graph.
     """
     weights: dict[str, Callable[[Role, Any, Sequence[int]], Any]] = {}
     for value in model.graph.initializers.values():
         slot = quantized_slot_of(value)
         if slot is not None:
             if slot.name not in weights:
-                weights[slot.name] = quantized(_weight(slot, tensors))
+                weights[slot.name] = quantized(_weight(slot, tensors, errors_of))
             value.const_value = weights[slot.name](slot.role, value.dtype, tuple(value.shape))
             value.const_value.name = value.name
     return model
 
 
-def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any]) -> QuantizedWeight:
+def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any], errors_of: Callable[[Any], Any]) -> QuantizedWeight:
     """The weight of a quantized slot."""
     import onnx_ir
 
-    view = parameter_view(tensors(slot.slot.parameter), slot.slot.perm, slot.name)
+    tensor = tensors(slot.slot.parameter)
+    view = parameter_view(tensor, slot.slot.perm, slot.name)
     if tuple(view.shape) != slot.shape:
         raise CaptureFailed(f"parameter {slot.name} is {list(view.shape)}, but the graph reads {list(slot.shape)}")
     if slot.rule.kind == "dynamic":
         view = float_view(view, onnx_ir.DataType.FLOAT)
-    return QuantizedWeight(slot.name, view, slot.rule)
+    if not slot.rule.calibrated or len(slot.shape) != MATRIX_RANK:
+        return QuantizedWeight(slot.name, view, slot.rule)
+    return QuantizedWeight(slot.name, view, slot.rule, partial(errors_of, tensor))
 
 
 def quantized_sizes(model: Any) -> Mapping[str, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.quantization import MATRICES, WeightRule
 from onnxfn.specs.record import record
 
-QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "bnb4"]
+QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "q4c", "q4cf16", "bnb4"]
 
 
 @record
@@ -58,9 +58,11 @@ QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
         "uint8": QuantizedDtype("float32", (_UNSIGNED, _CONVOLUTIONS, EIGHT_BIT_TABLES)),
         "q4": QuantizedDtype("float32", (FOUR_BITS,)),
         "q4f16": QuantizedDtype("float16", (FOUR_BITS,)),
+        "q4c": QuantizedDtype("float32", (evolve(FOUR_BITS, calibrated=True),)),
+        "q4cf16": QuantizedDtype("float16", (evolve(FOUR_BITS, calibrated=True),)),
         "bnb4": QuantizedDtype(
             "float32", (WeightRule(bits=4, block_size=64, kind="nf4", read_by=["MatMul"]), EIGHT_BIT_TABLES)
         ),
     }
 )
-"""The name of a dtype in transformers.js -> what it stands for."""
+"""The name of a dtype -> what it stands for. transformers.js knows all but the calibrated ones, `q4c` and `q4cf16`."""

@@ -1,0 +1,67 @@
+"""Variants whose codes are chosen with real inputs: `q4c`."""
+
+from pathlib import Path
+
+import pytest
+from refusals import refusal
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+import onnxfn
+from onnxfn.check.variants.quantized_weights import quantized_weight_errors
+from onnxfn.specs.quantization import REACH
+
+SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
+
+
+@pytest.fixture(scope="module")
+def characters():
+    """A tokenizer with a token for each printable character of ASCII."""
+    tokens = Tokenizer(models.WordLevel({chr(code): code - 32 for code in range(32, 127)}, unk_token=" "))
+    tokens.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=tokens, unk_token=" ", pad_token=" ")
+
+
+@pytest.fixture(scope="module")
+def exported(wide_llama, characters, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calibrated")
+    return onnxfn.export(SPEC, wide_llama, folder / "out", preprocessor=characters, dtypes=("q4", "q4c"))
+
+
+def test_calibrated_codes_are_nearer_to_pytorch_with_the_same_bits(exported):
+    kl = {each.part: each.value for each in exported.report.measurements if each.measure == "kl"}
+    assert kl["model_q4c"] < 0.8 * kl["model_q4"]
+
+
+def test_the_files_are_proven_again_by_validate(exported, wide_llama, characters):
+    assert onnxfn.validate(SPEC, wide_llama, exported, preprocessor=characters).passed
+
+
+def test_codes_are_within_reach_of_the_weights_and_not_the_nearest(exported, wide_llama):
+    file = next(Path(file) for file in exported.files if file.endswith("model_q4c.onnx"))
+    for reach, is_outside in ((0, True), (REACH, False)):
+        errors, _ = quantized_weight_errors(wide_llama, file, reach=reach)
+        assert any(each.outside for each in errors) == is_outside
+
+
+def test_a_text_of_the_caller_chooses_other_codes(exported, wide_llama, characters, tmp_path):
+    (tmp_path / "text").write_text("one two three four " * 200)
+    spec = onnxfn.quantize(SPEC, calibrated=True)
+    other = onnxfn.export(
+        spec, wide_llama, tmp_path / "out", preprocessor=characters, calibration=tmp_path / "text", check=False
+    )
+    sizes = {file.rpartition("/")[2]: open(file, "rb").read() for file in (*exported.files, *other.files)}
+    assert len(sizes["model.onnx"]) == pytest.approx(len(sizes["model_q4c.onnx"]), rel=0.01)
+    assert sizes["model.onnx"] != sizes["model_q4c.onnx"]
+
+
+def test_calibration_needs_a_tokenizer_and_a_text(wide_llama, characters, tmp_path):
+    said = refusal(onnxfn.InvalidSpec, onnxfn.export, SPEC, wide_llama, tmp_path / "out", dtypes=["q4c"])
+    assert "calibrated weights need a tokenizer" in said
+    options = {"dtypes": ["q4c"], "preprocessor": characters, "calibration": tmp_path / "none"}
+    assert "cannot be read" in refusal(onnxfn.InvalidSpec, onnxfn.export, SPEC, wide_llama, tmp_path / "out", **options)
+
+
+def test_only_blocks_are_calibrated():
+    with pytest.raises(onnxfn.InvalidSpec, match="weights of the kind 'nf4' cannot be calibrated"):
+        onnxfn.quantize(SPEC, kind="nf4", calibrated=True)

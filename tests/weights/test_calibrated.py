@@ -1,0 +1,105 @@
+"""Codes of blocks that are chosen with real inputs: what they change in products, and how far they are from weights."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onnxfn.models.product_inputs import product_inputs
+from onnxfn.specs.quantization import REACH, WeightRule
+from onnxfn.weights.calibrated import calibrated_codes, input_errors
+from onnxfn.weights.onnxruntime_kernels import block_codes
+
+RULES = st.builds(
+    WeightRule, bits=st.sampled_from([2, 4, 8]), block_size=st.sampled_from([16, 32]), symmetric=st.booleans()
+)
+
+
+def drawn(seed, count, width):
+    """A matrix of weights, and inputs each of which is mostly a sum of a few others."""
+    generator = np.random.default_rng(seed)
+    inputs = generator.normal(size=(4 * width, width // 4)) @ generator.normal(size=(width // 4, width))
+    inputs += 0.1 * generator.normal(size=inputs.shape)
+    return generator.normal(size=(count, width)).astype(np.float32), torch.from_numpy(inputs.astype(np.float32))
+
+
+def numbers(packed, count, bits):
+    """The first numbers along the last axis of bytes that hold several, the first one in the low bits."""
+    places = packed[..., None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2**bits - 1)
+    return places.reshape(*packed.shape[:-1], -1)[..., :count].astype(np.float32)
+
+
+def steps_and_values(arrays, rule, width):
+    """The step of each element, its distance from zero in steps, and its value."""
+    codes, scales, zeros = arrays
+    points = numbers(zeros, scales.shape[1], rule.bits)[..., None]
+    points = np.float32(2 ** (rule.bits - 1)) if rule.symmetric else points
+    distances = numbers(codes, rule.block_size, rule.bits) - points
+    steps = np.broadcast_to(scales.astype(np.float16).astype(np.float32)[..., None], distances.shape)
+    return tuple(each.reshape(len(codes), -1)[:, :width] for each in (steps, distances, steps * distances))
+
+
+def calibrated(rows, inputs, rule):
+    return calibrated_codes(rows, input_errors(inputs.T @ inputs), rule)
+
+
+@given(st.integers(0, 2**16), RULES, st.integers(1, 40), st.integers(16, 70))
+def test_a_code_is_within_reach_of_its_weight_but_for_what_the_range_clips(seed, rule, count, width):
+    rows, inputs = drawn(seed, count, width)
+    steps, _, values = steps_and_values(calibrated(rows, inputs, rule), rule, width)
+    assert np.all(np.abs(values - rows) <= (REACH + 1.01) * np.abs(steps))
+
+
+@given(st.integers(0, 2**16), RULES)
+def test_products_change_less_than_with_the_nearest_codes(seed, rule):
+    rows, inputs = drawn(seed, 24, 64)
+    nearest = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
+    errors = [
+        np.square((steps_and_values(arrays, rule, 64)[2] - rows) @ inputs.numpy().T).sum()
+        for arrays in (calibrated(rows, inputs, rule), nearest)
+    ]
+    assert errors[0] < errors[1]
+
+
+@given(st.integers(0, 2**16), st.integers(-8, 4))
+def test_weights_that_are_codes_times_a_scale_stay(seed, exponent):
+    whole = np.random.default_rng(seed).integers(-8, 8, size=(8, 64)).astype(np.float32)
+    whole[:, ::32] = -8
+    _, _, values = steps_and_values(
+        calibrated(whole * 2.0**exponent, drawn(seed, 1, 64)[1], WeightRule()), WeightRule(), 64
+    )
+    assert np.array_equal(values, whole * 2.0**exponent)
+
+
+class Layers(torch.nn.Module):
+    """Two layers that get the same tensor, a third that gets a sum, and a table."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(9, 8)
+        self.one, self.two, self.three = (torch.nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, ids):
+        states = self.table(ids)
+        return self.three(states + self.one(states) + self.two(states))
+
+
+@pytest.mark.parametrize("most", [1, 1 << 20])
+def test_moments_are_of_all_runs_whatever_fits_into_memory(most):
+    model, ids, calls = Layers().eval(), torch.arange(9), []
+
+    def run(index):
+        calls.append(index)
+        model(ids[index::2])
+
+    errors_of = product_inputs(model, lambda: [partial(run, index) for index in (0, 1)], most)
+    states = model.table(ids).detach()
+    inputs = {"one": states, "two": states, "three": (states + model.one(states) + model.two(states)).detach()}
+    for name, rows in inputs.items():
+        squares = errors_of(getattr(model, name).weight).squares
+        assert torch.allclose(squares, (rows * rows).sum(0), rtol=1e-5)
+    assert errors_of(model.table.weight) is None
+    assert calls == [0, 1] * (1 if most > 1 else 3)
