@@ -66,16 +66,8 @@ def replaced(name: str, create: Callable[[Path], Any]) -> Break:
     return replace
 
 
-def folder_named(name: str) -> Break:
-    return replaced(name, Path.mkdir)
-
-
 def link(name: str, target: str) -> Break:
     return replaced(name, lambda path: path.symlink_to(target))
-
-
-def pipe(name: str) -> Break:
-    return replaced(name, os.mkfifo)
 
 
 def moved(name: str, target: str) -> Break:
@@ -116,6 +108,10 @@ def config(**changes: Any) -> Break:
         (folder / CONFIG).write_text(json.dumps({key: value for key, value in values.items() if value is not ...}))
 
     return change
+
+
+def quantization(method: str, **values: Any) -> Break:
+    return config(quantization_config={"quant_method": method, **values})
 
 
 def index(edit: Callable[[dict[str, Any]], Any]) -> Break:
@@ -161,27 +157,21 @@ def renamed_tensors(folder: Path) -> None:
 class Hostile:
     """An object whose pickle creates a file when it is loaded."""
 
-    path: str
+    folder: Path
 
     def __reduce__(self) -> Any:
-        return open, (self.path, "w")
+        return open, (str(self.folder / "executed"), "w")
 
 
 def raw_pickle(folder: Path) -> None:
-    (folder / BIN).write_bytes(pickle.dumps(Hostile(str(folder / "executed"))))
+    (folder / BIN).write_bytes(pickle.dumps(Hostile(folder)))
 
 
-def zipped_pickle(folder: Path) -> None:
-    import torch
-
-    torch.save({"weight": Hostile(str(folder / "executed"))}, folder / BIN)
-
-
-def saved(content: Any) -> Break:
+def saved(content: Callable[[Path], Any]) -> Break:
     def save(folder: Path) -> None:
         import torch
 
-        torch.save(content, folder / BIN)
+        torch.save(content(folder), folder / BIN)
 
     return save
 
@@ -199,10 +189,10 @@ CONFIGS: Mapping[str, Broken] = {
     "config: null": Broken(text(CONFIG, "null"), "config.json holds a NoneType, not an object"),
     "config: nested": Broken(text(CONFIG, "[" * 100_000), "config.json is JSON that is nested too deeply"),
     "config: git-lfs": Broken(text(CONFIG, LFS), "config.json is a git-lfs pointer, "),
-    "config: a folder": Broken(folder_named(CONFIG), "config.json is not a file"),
+    "config: a folder": Broken(replaced(CONFIG, Path.mkdir), "config.json is not a file"),
     "config: a dangling link": Broken(link(CONFIG, "nowhere"), "config.json is a link to nowhere, which does not"),
     "config: a link to itself": Broken(link(CONFIG, CONFIG), "config.json is a link to config.json, which does"),
-    "config: a named pipe": Broken(pipe(CONFIG), "'config.json' is not a regular file"),
+    "config: a named pipe": Broken(replaced(CONFIG, os.mkfifo), "'config.json' is not a regular file"),
     "config: a link out of the folder": Broken(outside(CONFIG), "'config.json' is a link out of its folder"),
     "config: missing": Broken(gone(CONFIG), "no config.json in "),
     "config: no values": Broken(text(CONFIG, "{}"), "transformers cannot read a configuration from "),
@@ -249,10 +239,10 @@ FILES: Mapping[str, Broken] = {
     "weights: a long header": Broken(
         binary(WEIGHTS, struct.pack("<Q", 2**60) + b"{}"), "its header needs 1,152,921,504,606,846,984"
     ),
-    "weights: a folder": Broken(folder_named(WEIGHTS), "model.safetensors is not a file"),
+    "weights: a folder": Broken(replaced(WEIGHTS, Path.mkdir), "model.safetensors is not a file"),
     "weights: a dangling link": Broken(link(WEIGHTS, "nowhere"), "model.safetensors is a link to nowhere, which"),
     "weights: a link to itself": Broken(link(WEIGHTS, WEIGHTS), "model.safetensors is a link to model.safetensors"),
-    "weights: a named pipe": Broken(pipe(WEIGHTS), "'model.safetensors' is not a regular file"),
+    "weights: a named pipe": Broken(replaced(WEIGHTS, os.mkfifo), "'model.safetensors' is not a regular file"),
     "weights: a link out of the folder": Broken(outside(WEIGHTS), "'model.safetensors' is a link out of its folder"),
     "weights: a link to a blob of another model": Broken(
         moved(WEIGHTS, "../models--me--private/blobs/0123abcd"), "'model.safetensors' is a link out of its folder"
@@ -279,13 +269,15 @@ FILES: Mapping[str, Broken] = {
     "header: an unknown type": Broken(tensor(WORD_EMBEDDINGS, dtype="Q4"), "could not be loaded with"),
     "header: a shape of texts": Broken(tensor(WORD_EMBEDDINGS, shape=["a", "b"]), "could not be loaded with"),
     "pickle: raw": Broken(raw_pickle, "convert them to safetensors", "pickled"),
-    "pickle: in a zip": Broken(zipped_pickle, "convert them to safetensors", "pickled"),
+    "pickle: in a zip": Broken(
+        saved(lambda folder: {"weight": Hostile(folder)}), "convert them to safetensors", "pickled"
+    ),
     "pickle: cut": Broken(cut(BIN, 3000), "could not be loaded with", "pickled"),
     "pickle: empty": Broken(binary(BIN, b""), "pytorch_model.bin is empty", "pickled"),
     "pickle: a text": Broken(text(BIN, "weights"), "convert them to safetensors", "pickled"),
     "pickle: git-lfs": Broken(text(BIN, LFS), "pytorch_model.bin is a git-lfs pointer", "pickled"),
-    "pickle: a list": Broken(saved([1, 2]), "could not be loaded with", "pickled"),
-    "pickle: of numbers": Broken(saved({"a": 1}), "lacks weights that BertForMaskedLM needs", "pickled"),
+    "pickle: a list": Broken(saved(lambda _: [1, 2]), "could not be loaded with", "pickled"),
+    "pickle: of numbers": Broken(saved(lambda _: {"a": 1}), "lacks weights that BertForMaskedLM needs", "pickled"),
     "index: a file is missing": Broken(gone(SHARD), f"names files that do not exist: {SHARD}", "llama"),
     "index: a file is cut": Broken(cut(SHARD, 9000), f"{SHARD} is truncated: it has 9,000 bytes", "llama"),
     "index: a file is of git-lfs": Broken(text(SHARD, LFS), f"{SHARD} is a git-lfs pointer", "llama"),
@@ -315,16 +307,12 @@ FILES: Mapping[str, Broken] = {
 }
 
 LIBRARIES: Mapping[str, Broken] = {
-    "quantization: bitsandbytes": Broken(
-        config(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}), "bitsandbytes"
-    ),
-    "quantization: gptq": Broken(config(quantization_config={"quant_method": "gptq", "bits": 4}), "GPTQ"),
-    "quantization: awq": Broken(config(quantization_config={"quant_method": "awq", "bits": 4}), "AWQ"),
-    "quantization: hqq": Broken(config(quantization_config={"quant_method": "hqq"}), "hqq"),
-    "quantization: compressed-tensors": Broken(
-        config(quantization_config={"quant_method": "compressed-tensors"}), "compressed-tensors"
-    ),
-    "quantization: unknown": Broken(config(quantization_config={"quant_method": "evil"}), "evil"),
+    "quantization: bitsandbytes": Broken(quantization("bitsandbytes", load_in_4bit=True), "bitsandbytes"),
+    "quantization: gptq": Broken(quantization("gptq", bits=4), "GPTQ"),
+    "quantization: awq": Broken(quantization("awq", bits=4), "AWQ"),
+    "quantization: hqq": Broken(quantization("hqq"), "hqq"),
+    "quantization: compressed-tensors": Broken(quantization("compressed-tensors"), "compressed-tensors"),
+    "quantization: unknown": Broken(quantization("evil"), "evil"),
     "quantization: a text": Broken(config(quantization_config="4 bits"), "transformers cannot read a configuration"),
     "flash attention": Broken(config(attn_implementation="flash_attention_2"), "FlashAttention2"),
     "attention: unknown": Broken(config(attn_implementation="fast"), "fast"),
@@ -334,14 +322,16 @@ LIBRARIES: Mapping[str, Broken] = {
 ODD: Mapping[str, Broken] = {
     "num_hidden_layers: fewer": Broken(config(num_hidden_layers=1), ""),
     "tokenizer.json: cut": Broken(text("tokenizer.json", "{"), ""),
-    "tokenizer_config.json: a folder": Broken(folder_named("tokenizer_config.json"), ""),
+    "tokenizer_config.json: a folder": Broken(replaced("tokenizer_config.json", Path.mkdir), ""),
     "vocab.txt: a dangling link": Broken(link("vocab.txt", "nowhere"), ""),
-    "tokenizer.json: a named pipe": Broken(pipe("tokenizer.json"), "'tokenizer.json' is not a regular file"),
+    "tokenizer.json: a named pipe": Broken(
+        replaced("tokenizer.json", os.mkfifo), "'tokenizer.json' is not a regular file"
+    ),
     "tokenizer_config.json: a file outside": Broken(
         text("tokenizer_config.json", '{"fast_tokenizer_files": ["../tokenizer.4.0.0.json"]}'),
         "'tokenizer_config.json' names '../tokenizer.4.0.0.json', which is outside its folder",
     ),
-    "x.json: a folder": Broken(folder_named("x.json"), ""),
+    "x.json: a folder": Broken(replaced("x.json", Path.mkdir), ""),
     "x.json: a dangling link": Broken(link("x.json", "nowhere"), ""),
 }
 
