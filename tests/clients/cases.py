@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 
 @frozen
@@ -16,8 +16,8 @@ class Case:
     Attributes:
         kind: The kind of use: the first column of the table, and the key of `RESULTS`.
         checkpoint: The key of `CHECKPOINTS`, or a real checkpoint.
-        task: The task of the export.
         arguments: What the pipeline is given.
+        task: The task of the export, if it is not the kind.
         flags: More flags of the export.
         pipeline: The name of the pipeline, if it is not the kind.
         dtype: The files that the client loads, in its own words.
@@ -27,8 +27,8 @@ class Case:
 
     kind: str
     checkpoint: str
-    task: str
     arguments: list[Any]
+    task: str = Factory(lambda case: case.kind, takes_self=True)
     flags: tuple[str, ...] = ()
     pipeline: str = ""
     dtype: str = "fp32"
@@ -77,59 +77,35 @@ CHAT = [
 FEW = {"max_new_tokens": 10}
 POOLED = {"pooling": "mean", "normalize": True}
 ALL = {"top_k": None}
+SMALL = {"target_sizes": [[16, 16]]}
 SPEECH = "automatic-speech-recognition"
-TEXT2TEXT = "text2text-generation-with-past"
+TEXT2TEXT, SEGMENTS = "text2text-generation-with-past", "image-segmentation"
 PROCESSED = {"processed": True}
 POINTS = {"input_points": [[[10, 12], [30, 25]]], "input_labels": [[1, 0]]}
 
 PIPELINES = (
-    Case("feature-extraction", "bert", "feature-extraction", [TEXTS, POOLED]),
-    Case("fill-mask", "bert masked", "fill-mask", ["the cat [MASK] on the mat"]),
-    Case("fill-mask", "roberta masked", "fill-mask", ["the cat <mask> on the mat"]),
-    Case("text-classification", "bert classes", "text-classification", [TEXTS[0], ALL]),
-    Case("token-classification", "bert tokens", "token-classification", [TEXTS[0], {"ignore_labels": []}]),
-    Case("question-answering", "bert answers", "question-answering", [TEXTS[1], TEXTS[0]]),
-    Case("text-generation", "llama", "text-generation-with-past", [TEXTS[0], FEW]),
-    Case("text-generation", "gpt2", "text-generation-with-past", [TEXTS[0], FEW]),
-    Case("chat", "llama", "text-generation-with-past", [CHAT, FEW], pipeline="text-generation"),
-    Case("text2text-generation", "t5", TEXT2TEXT, [TEXTS[0], FEW]),
-    Case("summarization", "bart", TEXT2TEXT, [TEXTS[0], FEW]),
-    Case("translation", "marian", TEXT2TEXT, [TEXTS[0], FEW]),
-    Case("image-to-text", "vision-encoder-decoder", "image-to-text-with-past", [image(24, 24), FEW], job=PROCESSED),
-    Case("whisper", "whisper", f"{SPEECH}-with-past", [sound(3000), FEW], pipeline=SPEECH, job=PROCESSED),
-    Case(SPEECH, "wav2vec2 letters", SPEECH, [sound(8000)], job=PROCESSED),
-    Case("audio-classification", "wav2vec2 classes", "audio-classification", [sound(8000), ALL], job=PROCESSED),
-    Case("image-classification", "vit", "image-classification", [image(24, 24), {"top_k": 5}], job=PROCESSED),
-    Case(
-        "zero-shot-image-classification",
-        "clip",
-        "zero-shot-image-classification",
-        [image(24, 24), ["cat", "dog", "mat"]],
-        job=PROCESSED,
-    ),
-    Case(
-        "object-detection",
-        "detr",
-        "object-detection",
-        [image(64, 64), {"threshold": 0, "percentage": True}],
-        job=PROCESSED,
-    ),
-    Case(
-        "image-segmentation",
-        "segformer",
-        "semantic-segmentation",
-        [image(64, 64), {"target_sizes": [[16, 16]]}],
-        job=PROCESSED,
-    ),
-    Case(
-        "panoptic-segmentation",
-        "detr segments",
-        "image-segmentation",
-        [quarters(64), {"target_sizes": [[16, 16]]}],
-        pipeline="image-segmentation",
-        job=PROCESSED,
-    ),
-    Case("depth-estimation", "depth_anything", "depth-estimation", [image(56, 56)], job=PROCESSED, tolerance=1e-4),
-    Case("mask-generation", "sam", "mask-generation", [image(40, 40)], job={"prompts": POINTS}, tolerance=1e-4),
-    Case("text-to-speech", "vits", "text-to-audio", [TEXTS[2], {}], tolerance=1e-4),
+    Case("feature-extraction", "bert", [TEXTS, POOLED]),
+    Case("fill-mask", "bert masked", ["the cat [MASK] on the mat"]),
+    Case("fill-mask", "roberta masked", ["the cat <mask> on the mat"]),
+    Case("text-classification", "bert classes", [TEXTS[0], ALL]),
+    Case("token-classification", "bert tokens", [TEXTS[0], {"ignore_labels": []}]),
+    Case("question-answering", "bert answers", [TEXTS[1], TEXTS[0]]),
+    Case("text-generation", "llama", [TEXTS[0], FEW], "text-generation-with-past"),
+    Case("text-generation", "gpt2", [TEXTS[0], FEW], "text-generation-with-past"),
+    Case("chat", "llama", [CHAT, FEW], "text-generation-with-past", pipeline="text-generation"),
+    Case("text2text-generation", "t5", [TEXTS[0], FEW], TEXT2TEXT),
+    Case("summarization", "bart", [TEXTS[0], FEW], TEXT2TEXT),
+    Case("translation", "marian", [TEXTS[0], FEW], TEXT2TEXT),
+    Case("image-to-text", "vision-encoder-decoder", [image(24, 24), FEW], "image-to-text-with-past", job=PROCESSED),
+    Case("whisper", "whisper", [sound(3000), FEW], f"{SPEECH}-with-past", pipeline=SPEECH, job=PROCESSED),
+    Case(SPEECH, "wav2vec2 letters", [sound(8000)], job=PROCESSED),
+    Case("audio-classification", "wav2vec2 classes", [sound(8000), ALL], job=PROCESSED),
+    Case("image-classification", "vit", [image(24, 24), {"top_k": 5}], job=PROCESSED),
+    Case("zero-shot-image-classification", "clip", [image(24, 24), ["cat", "dog", "mat"]], job=PROCESSED),
+    Case("object-detection", "detr", [image(64, 64), {"threshold": 0, "percentage": True}], job=PROCESSED),
+    Case("image-segmentation", "segformer", [image(64, 64), SMALL], "semantic-segmentation", job=PROCESSED),
+    Case("panoptic-segmentation", "detr segments", [quarters(64), SMALL], SEGMENTS, pipeline=SEGMENTS, job=PROCESSED),
+    Case("depth-estimation", "depth_anything", [image(56, 56)], job=PROCESSED, tolerance=1e-4),
+    Case("mask-generation", "sam", [image(40, 40)], job={"prompts": POINTS}, tolerance=1e-4),
+    Case("text-to-speech", "vits", [TEXTS[2], {}], "text-to-audio", tolerance=1e-4),
 )

@@ -37,11 +37,11 @@ def test_a_decoder_that_takes_num_logits_to_keep_gets_it(exports, note):
 DTYPES = tuple(f"--dtype={dtype}" for dtype in ("float32", "float16", "q8"))
 HALF = ("--dtype=float16",)
 CASES = (
-    Case("feature-extraction", "minilm", "feature-extraction", [TEXTS, POOLED], DTYPES),
-    Case("feature-extraction", "minilm", "feature-extraction", [TEXTS, POOLED], DTYPES, dtype="fp16", tolerance=2e-3),
-    Case("feature-extraction", "minilm", "feature-extraction", [TEXTS, POOLED], DTYPES, dtype="q8", tolerance=0.06),
-    Case("text-classification", "bert classes", "text-classification", [TEXTS[0]], HALF, dtype="fp16", tolerance=2e-3),
-    Case("text-generation", "llama", "text-generation-with-past", [TEXTS[0], FEW]),
+    Case("feature-extraction", "minilm", [TEXTS, POOLED], flags=DTYPES),
+    Case("feature-extraction", "minilm", [TEXTS, POOLED], flags=DTYPES, dtype="fp16", tolerance=2e-3),
+    Case("feature-extraction", "minilm", [TEXTS, POOLED], flags=DTYPES, dtype="q8", tolerance=0.06),
+    Case("text-classification", "bert classes", [TEXTS[0]], flags=HALF, dtype="fp16", tolerance=2e-3),
+    Case("text-generation", "llama", [TEXTS[0], FEW], "text-generation-with-past"),
 )
 
 
