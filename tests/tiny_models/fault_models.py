@@ -32,12 +32,21 @@ class Kind:
 
 TEXT: Mapping[str, Any] = {"vocab_size": 5000, "max_position_embeddings": LONGEST_TEXT, "num_hidden_layers": 2}
 DECODED: Mapping[str, Any] = {**TEXT, "vocab_size": 1000}
-GENERATION = "text-generation-with-past"
+GENERATION, REWRITING = "text-generation-with-past", "text2text-generation-with-past"
+SPEECH, IMAGES = "automatic-speech-recognition-with-past", "zero-shot-image-classification"
 BERT = Kind("bert", "AutoModel", "feature-extraction", TEXT)
 LLAMA = Kind("llama", "AutoModelForCausalLM", GENERATION, DECODED)
 GPT2 = Kind("gpt2", "AutoModelForCausalLM", GENERATION, DECODED)
 
+BUCKETS = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+TOKENS = {"eos_token_id": 3, "bos_token_id": 4, "pad_token_id": 3}
 TOWER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+HEARD = {"vocab_size": 200, "max_target_positions": LONGEST_TEXT}
+CLIP = {
+    "text_config": {**TEXT, **TOWER, **TOKENS},
+    "vision_config": {**TOWER, "image_size": 24, "patch_size": 8},
+    "projection_dim": 16,
+}
 
 MODELS: Mapping[str, Kind] = {
     "bert": BERT,
@@ -48,42 +57,11 @@ MODELS: Mapping[str, Kind] = {
     "mistral_window_48": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**DECODED, "sliding_window": 48}),
     "gpt2": GPT2,
     "gpt2_classifier": Kind("gpt2", "AutoModelForSequenceClassification", "text-classification", TEXT),
-    "t5": Kind(
-        "t5",
-        "AutoModelForSeq2SeqLM",
-        "text2text-generation-with-past",
-        {
-            "vocab_size": 200,
-            "relative_attention_num_buckets": 32,
-            "relative_attention_max_distance": 128,
-            "num_layers": 2,
-        },
-    ),
-    "bart": Kind("bart", "AutoModelForSeq2SeqLM", "text2text-generation-with-past", DECODED),
-    "whisper": Kind(
-        "whisper",
-        "AutoModelForSpeechSeq2Seq",
-        "automatic-speech-recognition-with-past",
-        {"vocab_size": 200, "max_target_positions": LONGEST_TEXT},
-    ),
+    "t5": Kind("t5", "AutoModelForSeq2SeqLM", REWRITING, {**BUCKETS, "vocab_size": 200, "num_layers": 2}),
+    "bart": Kind("bart", "AutoModelForSeq2SeqLM", REWRITING, DECODED),
+    "whisper": Kind("whisper", "AutoModelForSpeechSeq2Seq", SPEECH, HEARD),
     "vit": Kind("vit", "AutoModelForImageClassification", "image-classification", {"image_size": 24}),
-    "clip": Kind(
-        "clip",
-        "AutoModel",
-        "zero-shot-image-classification",
-        {
-            "text_config": {
-                **TOWER,
-                "vocab_size": 5000,
-                "max_position_embeddings": LONGEST_TEXT,
-                "eos_token_id": 3,
-                "bos_token_id": 4,
-                "pad_token_id": 3,
-            },
-            "vision_config": {**TOWER, "image_size": 24, "patch_size": 8},
-            "projection_dim": 16,
-        },
-    ),
+    "clip": Kind("clip", "AutoModel", IMAGES, CLIP),
     "mamba": Kind("mamba", "AutoModelForCausalLM", GENERATION, {"vocab_size": 1000, "num_hidden_layers": 2}),
     "bert_float16": Kind("bert", "AutoModel", "feature-extraction", TEXT, "float16"),
     "llama_float16": Kind("llama", "AutoModelForCausalLM", GENERATION, DECODED, "float16"),
