@@ -21,37 +21,22 @@ from onnxfn.specs.stored.reports import CheckFailed
 
 LONG = {"max_position_embeddings": 8192, "num_hidden_layers": 4}
 FACTORS = {"short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.1, 1.5, 2.0, 4.0]}
-LONGROPE = {
-    "rope_type": "longrope",
-    "rope_theta": 1e4,
-    "factor": 4.0,
-    "original_max_position_embeddings": 600,
-    **FACTORS,
-}
+ROPE = {"rope_theta": 1e4, "factor": 4.0}
+LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 600, **ROPE, **FACTORS}
+DYNAMIC = {"rope_type": "dynamic", **ROPE}
+KINDS = ["sliding_attention", "full_attention"] * 2
+PHI = {**LONG, "sliding_window": None, "original_max_position_embeddings": 600, "rope_parameters": LONGROPE}
 LATENT = {"num_key_value_heads": 4, "head_dim": 4}
 MODELS = {
     "mistral 600": ("mistral", {**LONG, "sliding_window": 600}),
     "mistral 4096": ("mistral", {**LONG, "sliding_window": 4096}),
     "mistral 8192": ("mistral", {**LONG, "sliding_window": 8192, "max_position_embeddings": 16384}),
-    "gemma3": (
-        "gemma3_text",
-        {**LONG, "sliding_window": 600, "layer_types": ["sliding_attention", "full_attention"] * 2},
-    ),
+    "gemma3": ("gemma3_text", {**LONG, "sliding_window": 600, "layer_types": KINDS}),
     "gpt2": ("gpt2", {"max_position_embeddings": 1024, "num_hidden_layers": 4}),
     "llama4": ("llama4_text", {"max_position_embeddings": 8192, "attention_chunk_size": 600}),
-    "phi3": (
-        "phi3",
-        {**LONG, "sliding_window": None, "original_max_position_embeddings": 600, "rope_parameters": LONGROPE},
-    ),
+    "phi3": ("phi3", PHI),
     "deepseek": ("deepseek_v32", {"max_position_embeddings": 8192, "index_topk": 600, **LATENT}),
-    "llama": (
-        "llama",
-        {
-            "num_hidden_layers": 4,
-            "max_position_embeddings": 600,
-            "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0},
-        },
-    ),
+    "llama": ("llama", {**LONG, "max_position_embeddings": 600, "rope_parameters": DYNAMIC}),
 }
 """Name -> the model type, and the arguments of its configuration."""
 

@@ -35,33 +35,23 @@ LONG_SUM = "+".join(["batch_size"] * 3000)
 
 HOSTILE = (
     *(None, True, False, 0, -1, 1, 2**31, 10**30, 1.5, -0.0, float("nan"), float("inf")),
-    *(
-        "",
-        " ",
-        "_",
-        "=",
-        "a//0",
-        "a//(1-1)",
-        "width/2",
-        "a**9",
-        "__import__('os').system('true')",
-        "9" * 5000,
-        "\ud800",
-    ),
-    *("x\0y", "(" * 300, LONG_SUM, "os:system", "transformers:AutoModel", "{layer}", "batch_size", "hidden_size"),
+    *("", " ", "_", "=", "a//0", "a//(1-1)", "width/2", "a**9", "__import__('os').system('true')", "9" * 5000),
+    *("\ud800", "x\0y", "(" * 300, LONG_SUM, "os:system", "transformers:AutoModel", "{layer}"),
+    *("batch_size", "hidden_size"),
     *([], [[]], ["a", "b"], {}, {"record": "Getter"}, {"record": "Exported", "path": "x"}),
     {"record": "AxisMap", "pattern": "batch_size -1"},
     {"record": "AxisMap", "pattern": LONG_SUM},
-    {"record": "Getter", "function": "quotient", "arguments": ["hidden_size"]},
-    {
-        "record": "Getter",
-        "function": "quotient",
-        "arguments": ["hidden_size", {"record": "Getter", "function": "total"}],
-    },
-    {"record": "Getter", "function": "power", "arguments": ["hidden_size", "vocab_size"]},
-    {"record": "Getter", "function": "constant", "arguments": [10**12]},
-    {"record": "Getter", "function": "count", "arguments": ["layer_types"]},
-    {"record": "Getter", "function": "repeated", "arguments": ["layer_types", "vocab_size"]},
+    *(
+        {"record": "Getter", "function": function, "arguments": arguments}
+        for function, arguments in (
+            ("quotient", ["hidden_size"]),
+            ("quotient", ["hidden_size", {"record": "Getter", "function": "total"}]),
+            ("power", ["hidden_size", "vocab_size"]),
+            ("constant", [10**12]),
+            ("count", ["layer_types"]),
+            ("repeated", ["layer_types", "vocab_size"]),
+        )
+    ),
 )
 """Values that take the place of others."""
 

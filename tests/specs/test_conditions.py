@@ -59,17 +59,9 @@ def test_a_file_states_conditions_as_they_are_read(every):
 @pytest.mark.parametrize(
     "text",
     [
-        *("import os", "__import__('os') == 1", "n.real == 1", "n == 'a'", "max(n, key=m) > 2", "n[0] == 1", "n + 1"),
-        *(
-            "9**9**9 > 1",
-            "(n**8)**8 > 1",
-            "n**999 > 1",
-            "(lambda: 1)() == 1",
-            "[n] == [1]",
-            "n == True",
-            "n > 1" + " + 1" * 9999,
-            "",
-        ),
+        *("import os", "__import__('os') == 1", "n.real == 1", "n == 'a'", "max(n, key=m) > 2", "n[0] == 1"),
+        *("n + 1", "9**9**9 > 1", "(n**8)**8 > 1", "n**999 > 1", "(lambda: 1)() == 1", "[n] == [1]", "n == True", ""),
+        "n > 1" + " + 1" * 9999,
         "(" * 400 + "n" + ")" * 400 + " == 1",
     ],
 )
