@@ -46,6 +46,11 @@ def initializers(model: Model, *words: str) -> list[str]:
     return [name for name in every if not words or any(word in name for word in words)]
 
 
+def arrays(model: Model, *words: str) -> list[tuple[str, np.ndarray]]:
+    """These initializers: their names and copies of their arrays."""
+    return [(name, constant(model, name)) for name in initializers(model, *words)]
+
+
 def tensor(model: Model, name: str) -> onnx.TensorProto | None:
     """The initializer of a name."""
     return next((one for graph in graphs(model.graph) for one in graph.initializer if one.name == name), None)
@@ -165,15 +170,10 @@ def redirect(model: Model, old: str, new: str, *, only: Iterable[Node] | None = 
             node.input[:] = [new if name == old else name for name in node.input]
 
 
-def first(model: Model) -> Node:
-    """The first node."""
-    return model.graph.node[0]
-
-
 def after_input(model: Model, name: str, operator: str, *others: str, **attributes: Any) -> None:
     """Every node that read an input reads `operator(input, *others)`; shapes are still read from the input."""
     readers = [node for node in users(model, name) if node.op_type != "Shape"]
-    changed = insert(model, first(model), operator, [name, *others], **attributes)
+    changed = insert(model, model.graph.node[0], operator, [name, *others], **attributes)
     redirect(model, name, changed, only=readers)
 
 

@@ -12,10 +12,10 @@ import onnx
 from graph_edits import (
     Model,
     Node,
+    arrays,
     attribute,
     constant,
     graphs,
-    initializers,
     insert,
     new_constant,
     nodes,
@@ -25,7 +25,7 @@ from graph_edits import (
     set_input,
 )
 from operator_faults import OPERATORS, change_output
-from structure_faults import COMPARISONS, MASKS_AND_CACHES, Kind, Site, by_name, floats, random, set_edge
+from structure_faults import COMPARISONS, MASKS_AND_CACHES, Kind, Site, by_name, random, set_edge
 from value_faults import VALUES, with_element
 
 _OTHERS = (
@@ -63,16 +63,13 @@ def replace_operator(node: Node, other: str) -> None:
 
 def comparison_strictness(model: Model) -> Iterator[Site]:
     for node in nodes(model, *COMPARISONS):
-        yield (
-            label(node, f"-> {COMPARISONS[node.op_type]}"),
-            partial(setattr, node, "op_type", COMPARISONS[node.op_type]),
-        )
+        other = COMPARISONS[node.op_type]
+        yield label(node, f"-> {other}"), partial(setattr, node, "op_type", other)
 
 
 def constant_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray]], kinds: str) -> Iterator[Site]:
     """Scalars and small vectors, each for all nodes that read it."""
-    for name in initializers(model):
-        value = constant(model, name)
+    for name, value in arrays(model):
         if value.size <= 4 and value.dtype.kind in kinds and not name.endswith(("weight", "bias")):
             for text, function in change.items():
                 with np.errstate(over="ignore"):  # the score of a masked token is the lowest number
@@ -137,11 +134,10 @@ def edge_moved(model: Model) -> Iterator[Site]:
 
 def edge_to_another_weight(model: Model) -> Iterator[Site]:
     """A node reads another weight of the same shape."""
-    weights = [name for name in initializers(model) if floats(model, name) and constant(model, name).size > 4]
-    shapes = {name: constant(model, name).shape for name in weights}
+    shapes = {name: value.shape for name, value in arrays(model) if value.dtype.kind == "f" and value.size > 4}
     for node in nodes(model):
         for index, name in enumerate(node.input):
-            others = [other for other in weights if other != name and shapes[other] == shapes.get(name)]
+            others = [other for other in shapes if other != name and shapes[other] == shapes.get(name)]
             if others:
                 other = others[int(random(name).integers(len(others)))]
                 yield label(node, f"reads {other}"), partial(set_edge, node, index, other)
@@ -206,8 +202,7 @@ def shift_index(model: Model, node: Node) -> None:
 
 
 def initializer_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray]]) -> Iterator[Site]:
-    for name in initializers(model):
-        value = constant(model, name)
+    for name, value in arrays(model):
         if value.size > 4 and value.dtype.kind == "f":
             for text, function in change.items():
                 changed = function(name, value)
@@ -229,14 +224,8 @@ ORDER: Mapping[str, Callable[..., np.ndarray]] = {
     "rolled": lambda _, value: np.roll(value, 1, 0),
     "reversed": lambda _, value: np.flip(value, -1),
     "transposed": lambda _, value: value.T,
-    "row zero": lambda _, value: with_zeros(value, -1),
+    "row zero": lambda _, value: np.concatenate((value[:-1], np.zeros_like(value[-1:]))),
 }
-
-
-def with_zeros(value: np.ndarray, row: int) -> np.ndarray:
-    changed = value.copy()
-    changed[row] = 0
-    return changed
 
 
 def output_changed(model: Model) -> Iterator[Site]:

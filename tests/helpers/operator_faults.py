@@ -9,9 +9,9 @@ from graph_edits import (
     Node,
     after_input,
     after_output,
+    arrays,
     attribute,
     constant,
-    initializers,
     inputs,
     insert,
     new_constant,
@@ -36,8 +36,7 @@ def eps(model: Model) -> Iterator[Site]:
                 yield f"{node.output[0]} {value:g}", partial(set_attribute, node, "epsilon", value)
     if norms:
         yield "all 1e-3", lambda: [set_attribute(node, "epsilon", 1e-3) for node in norms]
-    for name in initializers(model):
-        value = constant(model, name)
+    for name, value in arrays(model):
         if value.size == 1 and value.dtype.kind == "f" and 0 < value.item() < 1e-4:
             for factor in (10, 100):
                 yield f"{name} * {factor}", partial(set_constant, model, name, value * factor)
@@ -63,8 +62,7 @@ def gelu_form(model: Model) -> Iterator[Site]:
 
     for node in nodes(model, "Erf"):
         yield f"{node.output[0]} tanh", partial(to_tanh, node)
-    for name in initializers(model):
-        value = constant(model, name)
+    for name, value in arrays(model):
         if value.size == 1 and value.dtype.kind == "f":
             for known, other in ((0.044715, 0.0), (0.044715, 0.044), (0.79788, 0.8), (1.702, 1.0), (1.41421, 1.0)):
                 if np.isclose(value.item(), known, rtol=1e-3):
@@ -74,8 +72,7 @@ def gelu_form(model: Model) -> Iterator[Site]:
 
 
 def scale(model: Model) -> Iterator[Site]:
-    for name in initializers(model):
-        value = constant(model, name)
+    for name, value in arrays(model):
         if value.size == 1 and value.dtype.kind == "f" and 0.1 < value.item() < 0.45:
             for factor in (1.01, 2.0):
                 yield f"{name} * {factor}", partial(set_constant, model, name, value * factor)
@@ -123,8 +120,7 @@ def at_the_end(model: Model, node: Node) -> None:
 
 
 def labels_permuted(model: Model) -> Iterator[Site]:
-    for name in matrices(model, "classifier", "score"):
-        value = constant(model, name)
+    for name, value in matrices(model, "classifier", "score"):
         axis = int(np.argmin(value.shape))
         yield name, partial(set_constant, model, name, np.flip(value, axis))
 
@@ -190,8 +186,7 @@ def recurrent_state(model: Model) -> Iterator[Site]:
         if state in inputs(model):
             zero = np.zeros((), constant(model, "backbone.layers.0.mixer.D").dtype)
             yield f"{state} = 0", partial(later, model, state, "Mul", zero)
-    for name in initializers(model, "A_log", "mixer.D", "dt_proj.bias"):
-        value = constant(model, name)
+    for name, value in arrays(model, "A_log", "mixer.D", "dt_proj.bias"):
         yield f"{name} rolled", partial(set_constant, model, name, np.roll(value, 1))
         yield f"{name} * 1.01", partial(set_constant, model, name, value * 1.01)
 

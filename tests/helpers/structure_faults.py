@@ -16,12 +16,11 @@ from graph_edits import (
     Node,
     after_input,
     after_output,
+    arrays,
     attribute,
     constant,
     exchange_inputs,
     exchange_outputs,
-    first,
-    initializers,
     inputs,
     insert,
     new_constant,
@@ -54,9 +53,9 @@ def random(label: str) -> np.random.Generator:
     return np.random.default_rng(crc32(label.encode()))
 
 
-def matrices(model: Model, *words: str) -> list[str]:
-    """The names of weights of two axes or more."""
-    return [name for name in initializers(model, *words) if floats(model, name) and constant(model, name).ndim > 1]
+def matrices(model: Model, *words: str) -> list[tuple[str, np.ndarray]]:
+    """Weights of two axes or more: their names and arrays."""
+    return [(name, value) for name, value in arrays(model, *words) if value.dtype.kind == "f" and value.ndim > 1]
 
 
 def by_name(*kinds: Callable[[Model], Iterator[Site]]) -> dict[str, Kind]:
@@ -68,11 +67,6 @@ def zero_of(model: Model, name: str) -> np.ndarray:
     """A zero in the dtype of an input or an output."""
     value = next(value for value in (*model.graph.input, *model.graph.output) if value.name == name)
     return np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
-
-
-def floats(model: Model, name: str) -> bool:
-    value = constant(model, name)
-    return value is not None and value.dtype.kind == "f"
 
 
 def with_row(values: np.ndarray, row: int) -> np.ndarray:
@@ -161,7 +155,7 @@ def read_inputs(model: Model, word: str) -> list[str]:
 
 def mask_ignored(model: Model) -> Iterator[Site]:
     def ignore(name):
-        shape = insert(model, first(model), "Shape", [name])
+        shape = insert(model, model.graph.node[0], "Shape", [name])
         ones = onnx.numpy_helper.from_array(np.array([1]))
         value = insert(model, model.graph.node[1], "ConstantOfShape", [shape], value=ones)
         redirect(model, name, value, only=[node for node in users(model, name) if node.op_type != "Shape"])
@@ -220,9 +214,8 @@ def set_edge(node: Node, index: int, name: str) -> None:
 
 
 def mask_weak(model: Model) -> Iterator[Site]:
-    for name in initializers(model):
-        value = constant(model, name)
-        if floats(model, name) and value.size == 1 and value.item() < LOWEST:
+    for name, value in arrays(model):
+        if value.dtype.kind == "f" and value.size == 1 and value.item() < LOWEST:
             for weak in (-10000.0, -30.0, -5.0):
                 yield f"{name} = {weak:g}", partial(set_constant, model, name, np.full_like(value, weak))
 

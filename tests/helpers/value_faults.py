@@ -9,9 +9,9 @@ from graph_edits import (
     Model,
     Node,
     after_input,
+    arrays,
     constant,
     exchange_values,
-    first,
     initializers,
     inputs,
     insert,
@@ -23,7 +23,7 @@ from graph_edits import (
     set_input,
     users,
 )
-from structure_faults import Kind, Site, by_name, floats, layers, matrices, random, with_row
+from structure_faults import Kind, Site, by_name, layers, matrices, random, with_row
 
 POSITION_TABLES = ("position_embedding", "wpe", "embed_positions")
 WORD_TABLES = ("word_embeddings", "token_embedding", "embed_tokens", "wte", "shared", "backbone.embeddings")
@@ -45,8 +45,7 @@ def integers(model: Model, start: Node, source: str) -> str:
 
 def position_ids(model: Model) -> Iterator[Site]:
     """The positions that are a constant are shifted or clipped."""
-    for name in initializers(model, "position_ids"):
-        value = constant(model, name)
+    for name, value in arrays(model, "position_ids"):
         yield f"{name} + 1", partial(set_constant, model, name, np.minimum(value + 1, value.max()))
         for limit in CLIPS:
             if value.max() > limit:
@@ -55,7 +54,7 @@ def position_ids(model: Model) -> Iterator[Site]:
 
 def position_ids_ignored(model: Model) -> Iterator[Site]:
     def recount():
-        counted = integers(model, first(model), "input_ids")
+        counted = integers(model, model.graph.node[0], "input_ids")
         redirect(model, "position_ids", counted, only=users(model, "position_ids"))
 
     if users(model, "position_ids") and "position_ids" in inputs(model):
@@ -73,8 +72,7 @@ def later(model: Model, name: str, operator: str, value: np.ndarray) -> None:
 
 
 def position_table(model: Model) -> Iterator[Site]:
-    for name in matrices(model, *POSITION_TABLES):
-        value = constant(model, name)
+    for name, value in matrices(model, *POSITION_TABLES):
         yield f"{name} rolled", partial(set_constant, model, name, np.roll(value, 1, axis=0))
         for row in (5, 50, 100, len(value) - 1):
             if row < len(value):
@@ -96,8 +94,7 @@ def all_true(model: Model, cast: Node) -> None:
 
 
 def table_row_unseen(model: Model) -> Iterator[Site]:
-    for name in matrices(model, *WORD_TABLES):
-        value = constant(model, name)
+    for name, value in matrices(model, *WORD_TABLES):
         for row in (0, 1, 3, 77, len(value) // 2 + 11, len(value) - 1):
             yield f"{name} row {row}", partial(set_constant, model, name, with_row(value, row))
 
@@ -125,8 +122,7 @@ def long_texts_only(model: Model) -> Iterator[Site]:
 
 def relative_bias(model: Model) -> Iterator[Site]:
     """T5's buckets: rows of the table, the logarithm's base, the limit of distances."""
-    for name in matrices(model, "relative_attention_bias"):
-        value = constant(model, name)
+    for name, value in matrices(model, "relative_attention_bias"):
         for row in (0, 1, 15, 20, 24, len(value) - 1):
             yield f"{name} row {row}", partial(set_constant, model, name, with_row(value, row))
     for log in nodes(model, "Log"):
@@ -156,8 +152,7 @@ def exchange_operators(left: Node, right: Node) -> None:
 
 
 def rope_theta(model: Model) -> Iterator[Site]:
-    for name in initializers(model, "inv_freq"):
-        value = constant(model, name)
+    for name, value in arrays(model, "inv_freq"):
         exponents = np.arange(len(value)) / len(value)
         for theta in (500_000.0, 11_000.0):
             yield f"{name} {theta:g}", partial(set_constant, model, name, theta**-exponents)
@@ -169,29 +164,27 @@ def rope_theta(model: Model) -> Iterator[Site]:
 # Weights
 
 
-def chosen(model: Model, *words: str) -> list[str]:
-    """Some of the matrices: of each name without the number of its layer, the first and the last."""
-    every = matrices(model, *words)
-    return list(dict.fromkeys((*every[:3], *every[len(every) // 2 :][:2], *every[-2:])))
+def chosen(model: Model) -> list[tuple[str, np.ndarray]]:
+    """Some of the matrices: the first three, two of the middle, the last two."""
+    every = matrices(model)
+    return list(dict((*every[:3], *every[len(every) // 2 :][:2], *every[-2:])).items())
 
 
 def bias_zeroed(model: Model) -> Iterator[Site]:
-    for name in initializers(model, ".bias"):
-        if floats(model, name):
-            yield name, partial(set_constant, model, name, np.zeros_like(constant(model, name)))
+    for name, value in arrays(model, ".bias"):
+        if value.dtype.kind == "f":
+            yield name, partial(set_constant, model, name, np.zeros_like(value))
 
 
 def weight_noise(model: Model) -> Iterator[Site]:
-    for name in chosen(model):
-        value = constant(model, name)
+    for name, value in chosen(model):
         for share in (0.001, 0.01):
             noise = random(name).normal(size=value.shape) * share * value.std()
             yield f"{name} {share:.1%}", partial(set_constant, model, name, value + noise)
 
 
 def one_element(model: Model) -> Iterator[Site]:
-    for name in chosen(model):
-        value = constant(model, name)
+    for name, value in chosen(model):
         for change in (0.05, 1.0):
             yield f"{name} + {change}", partial(set_constant, model, name, with_element(name, value, change))
 
@@ -204,8 +197,7 @@ def with_element(name: str, value: np.ndarray, change: float) -> np.ndarray:
 
 
 def rounded(model: Model) -> Iterator[Site]:
-    for name in chosen(model):
-        value = constant(model, name)
+    for name, value in chosen(model):
         scale = np.abs(value).max() / 127
         yield f"{name} int8", partial(set_constant, model, name, np.round(value / scale) * scale)
         if value.dtype == np.float32:
@@ -216,7 +208,7 @@ def rounded(model: Model) -> Iterator[Site]:
 
 def weights_swapped(model: Model) -> Iterator[Site]:
     """Two weights of the same shape: of neighboring layers, or neighbors of one layer."""
-    every = [name for name in initializers(model) if floats(model, name) and constant(model, name).size > 1]
+    every = [name for name, value in arrays(model) if value.dtype.kind == "f" and value.size > 1]
     neighbors = [
         pair for pair in zip(every, every[2:], strict=False) if pair[0].split(".")[-1] == pair[1].split(".")[-1]
     ]
@@ -231,8 +223,7 @@ def gate_up(model: Model) -> Iterator[Site]:
 
 
 def tied_head(model: Model) -> Iterator[Site]:
-    for name in initializers(model, "lm_head.weight"):
-        value = constant(model, name)
+    for name, value in arrays(model, "lm_head.weight"):
         axis = int(value.shape[0] < value.shape[1])
         yield f"{name} rolled", partial(set_constant, model, name, np.roll(value, 1, axis))
         changed = np.moveaxis(with_row(np.moveaxis(value, axis, 0), 77), 0, axis)
@@ -241,8 +232,7 @@ def tied_head(model: Model) -> Iterator[Site]:
 
 def files_of_other_models(model: Model) -> Iterator[Site]:
     def redraw(deviation):
-        for name in matrices(model):
-            value = constant(model, name)
+        for name, value in matrices(model):
             set_constant(model, name, random(name).normal(0, deviation, value.shape))
 
     yield "another seed", partial(redraw, 0.15)
@@ -255,7 +245,7 @@ def special_tokens(model: Model) -> list[int]:
 
 def wrong_token(model: Model) -> Iterator[Site]:
     def replace(old, new):
-        start = first(model)
+        start = model.graph.node[0]
         readers = [node for node in users(model, "input_ids") if node.op_type != "Shape"]
         is_old = insert(model, start, "Equal", ["input_ids", new_constant(model, np.array(old))])
         changed = insert(model, start, "Where", [is_old, new_constant(model, np.array(new)), "input_ids"])
@@ -267,12 +257,9 @@ def wrong_token(model: Model) -> Iterator[Site]:
 
 
 def nan_weight(model: Model) -> Iterator[Site]:
-    for name in chosen(model):
-        value = constant(model, name)
+    for name, value in chosen(model):
         for label, number in (("NaN", np.nan), ("infinite", np.inf)):
-            changed = value.copy()
-            changed[tuple(random(name).integers(0, value.shape))] = number
-            yield f"{name} {label}", partial(set_constant, model, name, changed)
+            yield f"{name} {label}", partial(set_constant, model, name, with_element(name, value, number))
 
 
 VALUES: Mapping[str, Kind] = {
