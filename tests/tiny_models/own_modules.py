@@ -14,6 +14,9 @@ from torch.nn import functional
 SEQUENCE, STEPS, CHANNELS, IMAGE = "batch_size time _", "time batch_size _", "batch_size _ time", "batch_size _ h w"
 """Axis patterns: features by step, the same with the steps first, channels of a signal, an image."""
 
+OTHER = "batch_size other _"
+"""The features of a second sequence."""
+
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
@@ -55,6 +58,17 @@ def signal(build: Callable[[], Any], length: int = 12) -> Own:
 def image(build: Callable[[], Any], size: int = 12) -> Own:
     """A module of images with four channels."""
     return Own(build, {"input": real(2, 4, size, size + 2)}, {"input": IMAGE})
+
+
+STATES, QUERY, MEMORY = (real(3, 6, 4), SEQUENCE), (real(3, 6, 8), SEQUENCE), (real(3, 5, 8), OTHER)
+TOKENS = ids(3, 6), "batch_size time"
+"""Tensors with their axis patterns."""
+
+
+def given(build: Callable[[], Any], **inputs: tuple[torch.Tensor, str]) -> Own:
+    """A module of tensors, each with its axis pattern."""
+    sample = {name: tensor.clone() for name, (tensor, _) in inputs.items()}
+    return Own(build, sample, {name: axes for name, (_, axes) in inputs.items()})
 
 
 class Tagger(nn.Module):
@@ -151,15 +165,9 @@ def integer_module(function: Callable[..., Any], dtype: str, count: int) -> Own:
 LAYERS: Mapping[str, Own] = {
     "Linear": sequence(lambda: nn.Linear(4, 3)),
     "Identity": sequence(nn.Identity),
-    "Bilinear": Own(
-        lambda: nn.Bilinear(4, 5, 3),
-        {"input1": real(3, 6, 4), "input2": real(3, 6, 5)},
-        {"input1": SEQUENCE, "input2": SEQUENCE},
-    ),
-    "Embedding": Own(lambda: nn.Embedding(300, 4), {"input": ids(3, 6)}, {"input": "batch_size time"}),
-    "EmbeddingBag": Own(
-        lambda: nn.EmbeddingBag(300, 4, mode="sum"), {"input": ids(3, 6)}, {"input": "batch_size time"}
-    ),
+    "Bilinear": given(lambda: nn.Bilinear(4, 5, 3), input1=STATES, input2=(real(3, 6, 5), SEQUENCE)),
+    "Embedding": given(lambda: nn.Embedding(300, 4), input=TOKENS),
+    "EmbeddingBag": given(lambda: nn.EmbeddingBag(300, 4, mode="sum"), input=TOKENS),
     "GRU": sequence(lambda: nn.GRU(4, 5, batch_first=True)),
     "GRU of two directions": sequence(lambda: nn.GRU(4, 5, num_layers=2, bidirectional=True), axes=STEPS),
     "LSTM": sequence(lambda: nn.LSTM(4, 5, batch_first=True)),
@@ -188,9 +196,7 @@ LAYERS: Mapping[str, Own] = {
     "Upsample": image(lambda: nn.Upsample(scale_factor=2, mode="bilinear")),
     "Upsample of a signal": signal(lambda: nn.Upsample(scale_factor=3, mode="nearest")),
     "PixelShuffle": image(lambda: nn.PixelShuffle(2)),
-    "PixelUnshuffle": Own(
-        lambda: nn.PixelUnshuffle(2), {"input": real(2, 4, 12, 14)}, {"input": "batch_size _ 2*h 2*w"}
-    ),
+    "PixelUnshuffle": given(lambda: nn.PixelUnshuffle(2), input=(real(2, 4, 12, 14), "batch_size _ 2*h 2*w")),
     "ReflectionPad1d": signal(lambda: nn.ReflectionPad1d(2)),
     "ReplicationPad2d": image(lambda: nn.ReplicationPad2d(1)),
     "ZeroPad2d": image(lambda: nn.ZeroPad2d((1, 2, 0, 3))),
@@ -204,10 +210,8 @@ LAYERS: Mapping[str, Own] = {
     "InstanceNorm1d": signal(lambda: nn.InstanceNorm1d(4, affine=True)),
     "InstanceNorm2d": image(lambda: nn.InstanceNorm2d(4)),
     "LocalResponseNorm": image(lambda: nn.LocalResponseNorm(2)),
-    "MultiheadAttention": Own(
-        lambda: nn.MultiheadAttention(8, 2, batch_first=True),
-        {"query": real(3, 6, 8), "key": real(3, 5, 8), "value": real(3, 5, 8)},
-        {"query": SEQUENCE, "key": "batch_size other _", "value": "batch_size other _"},
+    "MultiheadAttention": given(
+        lambda: nn.MultiheadAttention(8, 2, batch_first=True), query=QUERY, key=MEMORY, value=MEMORY
     ),
     "TransformerEncoderLayer": sequence(lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 8, "src"),
     "TransformerEncoder": Own(
@@ -215,19 +219,11 @@ LAYERS: Mapping[str, Own] = {
         {"src": real(3, 6, 8), "src_key_padding_mask": torch.zeros(3, 6, dtype=torch.bool)},
         {"src": SEQUENCE, "src_key_padding_mask": "batch_size time"},
     ),
-    "TransformerDecoderLayer": Own(
-        lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True),
-        {"tgt": real(3, 6, 8), "memory": real(3, 5, 8)},
-        {"tgt": SEQUENCE, "memory": "batch_size other _"},
+    "TransformerDecoderLayer": given(
+        lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), tgt=QUERY, memory=MEMORY
     ),
-    "Transformer": Own(
-        lambda: nn.Transformer(8, 2, 1, 1, 16, batch_first=True),
-        {"src": real(3, 6, 8), "tgt": real(3, 5, 8)},
-        {"src": SEQUENCE, "tgt": "batch_size other _"},
-    ),
-    "CosineSimilarity": Own(
-        lambda: nn.CosineSimilarity(-1), {"x1": real(3, 6, 4), "x2": real(3, 6, 4)}, {"x1": SEQUENCE, "x2": SEQUENCE}
-    ),
+    "Transformer": given(lambda: nn.Transformer(8, 2, 1, 1, 16, batch_first=True), src=QUERY, tgt=MEMORY),
+    "CosineSimilarity": given(lambda: nn.CosineSimilarity(-1), x1=STATES, x2=STATES),
     "PairwiseDistance": Own(nn.PairwiseDistance, {"x1": real(3, 4), "x2": real(3, 4)}),
     "Flatten": image(lambda: nn.Flatten(2)),
     "Unflatten": sequence(lambda: nn.Unflatten(2, (2, 2))),
@@ -268,12 +264,7 @@ COMPOSED: Mapping[str, Own] = {
     "attentive": Own(
         Attentive,
         (real(3, 6, 8), real(3, 5, 8), torch.zeros(3, 5, dtype=torch.bool), torch.ones(3, 6)),
-        {
-            "query": SEQUENCE,
-            "memory": "batch_size other _",
-            "is_padding": "batch_size other",
-            "weight": "batch_size time",
-        },
+        {"query": SEQUENCE, "memory": OTHER, "is_padding": "batch_size other", "weight": "batch_size time"},
     ),
     "buffers": sequence(WithBuffers, name="x"),
     "gather": Own(
@@ -281,14 +272,12 @@ COMPOSED: Mapping[str, Own] = {
         (real(3, 6, 4), ids(3, 2)),
         {"states": SEQUENCE},
     ),
-    "top k": Own(lambda: lambda x: torch.topk(x, 2), {"x": real(3, 6)}, {"x": "batch_size time"}),
-    "one hot": Own(
-        lambda: lambda labels: functional.one_hot(labels, 9), {"labels": ids(3, 6)}, {"labels": "batch_size time"}
-    ),
+    "top k": given(lambda: lambda x: torch.topk(x, 2), x=(real(3, 6), "batch_size time")),
+    "one hot": given(lambda: lambda labels: functional.one_hot(labels, 9), labels=TOKENS),
     "einsum": Own(
         lambda: lambda a, b: torch.einsum("bid,bjd->bij", a, b),
         (real(3, 6, 4), real(3, 5, 4)),
-        {"a": SEQUENCE, "b": "batch_size other _"},
+        {"a": SEQUENCE, "b": OTHER},
     ),
     "grid sample": Own(
         lambda: lambda picture, grid: functional.grid_sample(picture, grid, align_corners=False),
