@@ -50,11 +50,6 @@ def configuration(model_type, preset):
 # Optimum's side
 
 
-def declared_task(model_type, preset, task):
-    """What Optimum declares of the task that has this name here."""
-    return contract()[model_type]["configs"][preset]["tasks"][exports(model_type, preset)[task][0]]
-
-
 def onnx_names(case, side, tensors):
     """Tensors by their names in ONNX; Optimum declares some by those of torch."""
     names = case.get(f"torch_to_onnx_{side}_map", {})
@@ -115,7 +110,8 @@ def expected_shapes(model_type, preset, task, case, inputs: Axes):
 def test_a_plan_has_the_files_names_order_axes_and_dummy_shapes_of_optimum(model_type, preset, task):
     spec, config = spec_of(model_type, task), configuration(model_type, preset)
     planned = plan(spec, config, decoders="separate")
-    files, declared = exports(model_type, preset)[task][1], declared_task(model_type, preset, task)
+    name, files = exports(model_type, preset)[task]
+    declared = contract()[model_type]["configs"][preset]["tasks"][name]
     rows = corrections("added input", model_type, None, task)
     added = {name: dict(enumerate(row.ours.split())) for row in rows for name in row.tensors}
     assert list(planned.files) == [file for file, _ in files]

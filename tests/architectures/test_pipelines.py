@@ -45,11 +45,9 @@ WAN |= {"num_layers": 2, "rope_max_seq_len": 32}
 MOVQ = {**VAE, "norm_num_groups": 8, "norm_type": "spatial", "num_vq_embeddings": 12, "vq_embed_dim": 4}
 KANDINSKY = {"time_embedding_dim": 4, "groups": 2, "attention_head_dim": 4, "block_out_channels": (32, 64)}
 KANDINSKY |= {"cross_attention_dim": 4, "encoder_hid_dim": 32}
-DIFFUSION = {
-    "vae": ("AutoencoderKL", VAE),
-    "scheduler": ("DDIMScheduler", {}),
-    "unet": ("UNet2DConditionModel", BLOCKS),
-}
+LATENTS, FLOW = {"vae": ("AutoencoderKL", VAE)}, {"scheduler": ("FlowMatchEulerDiscreteScheduler", {})}
+DIFFUSION = {**LATENTS, "scheduler": ("DDIMScheduler", {}), "unet": ("UNet2DConditionModel", BLOCKS)}
+VIDEO = {"vae": ("AutoencoderKLWan", {"base_dim": 3, "dim_mult": [1, 1, 1, 1], "num_res_blocks": 1})}
 
 # Name: the components that the pipeline has besides a tokenizer, and the arguments of its call.
 PIPELINES = {
@@ -60,19 +58,11 @@ PIPELINES = {
         {"use_resolution_binning": False, "max_sequence_length": 16},
     ),
     "AuraFlowPipeline": (
-        {
-            "vae": ("AutoencoderKL", VAE),
-            "transformer": ("AuraFlowTransformer2DModel", {**AURA, "pos_embed_max_size": 4096}),
-            "scheduler": ("FlowMatchEulerDiscreteScheduler", {}),
-        },
+        {**LATENTS, **FLOW, "transformer": ("AuraFlowTransformer2DModel", {**AURA, "pos_embed_max_size": 4096})},
         {"max_sequence_length": 16},
     ),
     "WanPipeline": (
-        {
-            "vae": ("AutoencoderKLWan", {"base_dim": 3, "dim_mult": [1, 1, 1, 1], "num_res_blocks": 1}),
-            "transformer": ("WanTransformer3DModel", WAN),
-            "scheduler": ("FlowMatchEulerDiscreteScheduler", {}),
-        },
+        {**VIDEO, **FLOW, "transformer": ("WanTransformer3DModel", WAN)},
         {"num_frames": 9, "max_sequence_length": 16},
     ),
     "Kandinsky3Pipeline": (
