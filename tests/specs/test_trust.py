@@ -17,6 +17,7 @@ from onnxfn.specs.stored.trust import CODE_FIELDS, PATCHED_PACKAGES
 
 PACKAGE = Path(onnxfn.__file__).parent
 CANARY = "canary_of_trust"
+PATCH = {"record": "Patch", "by": "attention.alibi_bias", "why": "why"}
 
 RECORDS_WITH_CODE = {
     ("Generator", "function"): {"record": "Generator", "name": "ids", "function": f"{CANARY}:ids"},
@@ -24,12 +25,7 @@ RECORDS_WITH_CODE = {
     ("Call", "submodule"): {"record": "Call", "submodule": f"{CANARY}.inner:part"},
     ("Call", "attention"): {"record": "Call", "attention": f"{CANARY}/kernels"},
     ("Patch", "by"): {"record": "Patch", "name": "torch:linspace", "by": f"{CANARY}:f", "why": "why"},
-    ("Patch", "name"): {
-        "record": "Patch",
-        "name": f"{CANARY}:Model.forward",
-        "by": "attention.alibi_bias",
-        "why": "why",
-    },
+    ("Patch", "name"): {**PATCH, "name": f"{CANARY}:Model.forward"},
 }
 
 HOSTILE_TARGETS = (
@@ -89,8 +85,7 @@ def test_a_trusted_function_is_imported_when_a_dummy_is_computed(canary):
 
 @pytest.mark.parametrize("target", HOSTILE_TARGETS)
 def test_a_patch_may_replace_functions_of_the_patched_libraries_alone(target):
-    patch = {"record": "Patch", "name": target, "by": "attention.alibi_bias", "why": "why"}
-    refusal(InvalidSpec, from_json, json.dumps(patch))
+    refusal(InvalidSpec, from_json, json.dumps({**PATCH, "name": target}))
 
 
 def test_a_full_name_inside_onnxfn_needs_trust_too():
