@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxfn.weights.calibrated import InputErrors, input_errors
 
-MOST, BYTES = 1 << 29, 4
+MOST, BYTES = 3 << 27, 4
 """Bytes of second moments that are in memory at once, and of one of them."""
 
 Runs = Callable[[], Iterable[Callable[[], Any]]]

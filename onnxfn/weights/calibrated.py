@@ -36,10 +36,11 @@ def input_errors(moments: Any) -> InputErrors:
     """The `InputErrors` of second moments, a float32 tensor `[inputs, inputs]`."""
     import torch
 
-    squares, damped = moments.diagonal().clone(), moments.clone()
-    damped.diagonal().add_(DAMPING * float(squares.mean()) or 1.0)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
-    return InputErrors(squares, torch.linalg.cholesky(inverse, upper=True))
+    squares, factor = moments.diagonal().clone(), moments.clone()
+    factor.diagonal().add_(DAMPING * float(squares.mean()) or 1.0)
+    factor = torch.linalg.cholesky(factor)  # each step frees the result of the one before
+    factor = torch.cholesky_inverse(factor)
+    return InputErrors(squares, torch.linalg.cholesky(factor, upper=True))
 
 
 def calibrated_codes(rows: Any, inputs: InputErrors, rule: WeightRule) -> tuple[Any, Any, Any]:

@@ -24,7 +24,7 @@ Parameters = deque[Mapping[Role, Any]]
 
 MATRIX_RANK = 2
 
-BLOCK_BYTES, CALIBRATED_BYTES = 1 << 22, 1 << 25
+BLOCK_BYTES, CALIBRATED_BYTES = 1 << 22, 1 << 24
 """Bytes of the float32 rows that are quantized at once. A kernel starts its threads at each call."""
 
 THREADS = 2
