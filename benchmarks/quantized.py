@@ -88,7 +88,6 @@ EDITS: Mapping[str, Any] = MappingProxyType(
         "onnxfn 4 bits everywhere, level 4": onnxfn.quantize(accuracy_level=4),
         "onnxfn 4 bits everywhere, zero points": onnxfn.quantize(symmetric=False),
         "onnxfn 8 bits": of_body(bits=8),
-        "onnxfn 8 bits everywhere, level 4": onnxfn.quantize(bits=8, accuracy_level=4),
         "onnxfn dynamic": of_body(bits=8, kind="dynamic"),
     }
 )
@@ -99,10 +98,9 @@ PAIRS = (
     ("onnxfn 4 bits, zero points", "ONNX Runtime 4 bits, zero points"),
     ("onnxfn 8 bits", "ONNX Runtime 8 bits"),
     ("onnxfn dynamic", "ONNX Runtime dynamic"),
-    ("onnxfn q8", "ONNX Runtime dynamic"),
+    ("onnxfn q8", "genai builder int8"),
     ("onnxfn q4", "genai builder int4"),
     ("onnxfn 4 bits everywhere, level 4", "genai builder int4"),
-    ("onnxfn 8 bits everywhere, level 4", "genai builder int8"),
 )
 """Rows of onnxfn and of peers whose KL divergences are compared."""
 

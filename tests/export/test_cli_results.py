@@ -108,7 +108,7 @@ def test_a_result_of_many_files_is_a_screen_with_the_figures_of_each(parts, vari
     lines = result_text(result).splitlines()
     assert len(lines) <= LINES - 1
     assert "check passed" in lines[0]
-    assert re.search(r"onnx/part_0.onnx +2.00 MB +10 +ok +0.9876 +0.9912", "\n".join(lines))
+    assert re.search(r"onnx/part_0.onnx +2.00 MB +10 +good +0.9876 +0.9912", "\n".join(lines))
     pipeline = pipeline_text("out", {"unet": result, "vae": result}).splitlines()
     assert len(pipeline) <= LINES - 1
     assert "check passed" in pipeline[0]

@@ -221,7 +221,7 @@ def test_a_decoder_of_six_dtypes_fits_on_a_screen():
     for record in (planned, result):
         assert len(str(record).splitlines()) <= SCREEN
     shown = [line for line in str(result).splitlines() if "model_q4.onnx" in line]
-    assert re.split("  +", shown[-1].strip())[1:] == ["ok", "0.4", "0.6", "0.99", "0.2"]
+    assert re.split("  +", shown[-1].strip())[1:] == ["poor", "0.4", "0.6", "0.99", "0.2"]
     assert "model_q4.onnx · llama · text-generation-with-past · opset 18 · q4\n" in str(planned)
 
 

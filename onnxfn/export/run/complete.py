@@ -20,11 +20,19 @@ from onnxfn.export.run.loaded import Loaded
 from onnxfn.graphs.fusions.fusing import fusions
 from onnxfn.graphs.quantization.quantized_slots import graph_size, weight_bytes
 from onnxfn.specs.algebra.planned import WeightBytes
+from onnxfn.specs.algebra.quantized_dtypes import quality_remarks
 from onnxfn.specs.stored.reports import Exported, NotQuantized, Tick
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import write_configs
 from onnxfn.weights.side_files import Checkpoint, copy_side_files
 from onnxfn.weights.write import ResolvedWriteOptions
+
+
+def with_quality(built: Built) -> Built:
+    """What was built, whose plan has a remark for each file of poor quality."""
+    measured = built.report.measurements if built.report else ()
+    remarks = quality_remarks(built.plan, measured) if measured else []
+    return evolve(built, plan=evolve(built.plan, remarks=(*built.plan.remarks, *remarks)))
 
 
 def complete_folder(

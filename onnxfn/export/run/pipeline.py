@@ -13,7 +13,7 @@ from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
 from onnxfn.export.run.arguments import check_values, merged_adapter, provenance_in_errors, with_checkpoint_weights
 from onnxfn.export.run.attempts import build_variants, output_of
-from onnxfn.export.run.complete import complete_folder, exported_result, write_checkpoint_files
+from onnxfn.export.run.complete import complete_folder, exported_result, with_quality, write_checkpoint_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.file_checks import Job
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
@@ -71,7 +71,7 @@ def export_model(
                 onnx_staging.mkdir(exist_ok=True)
                 of_check = (request.check, real_inputs, texts, request.floors, preprocessor)
                 job = Job(copied, planned, onnx_staging, timed, *of_check)
-                built = build_variants(job, output)
+                built = with_quality(build_variants(job, output))
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:

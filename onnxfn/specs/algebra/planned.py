@@ -179,7 +179,8 @@ class Plan:
         left_out: What the model could take, a processor gives, and no part takes. Known when the plan was made for a
             model, as `export` does; a plan that was made from a configuration alone has none.
         weight_bytes: The size of the weights of each part: in a dry run those of the model, else those of its graph.
-        remarks: What a client of the layout cannot load, one line each. Known when the plan was made for a layout.
+        remarks: What a client of the layout cannot load, and which files are poor, one line each. The first are known
+            when the plan was made for a layout, the others after the check.
     """
 
     parts: Named[Part] = field(default=Named((), "part"), converter=by_name)

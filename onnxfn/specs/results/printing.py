@@ -18,7 +18,7 @@ from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.results.measurements import STATUS, measured_rows, section_rows, variant_rows, with_heads
+from onnxfn.specs.results.measurements import STATUS, measured_rows, quality, section_rows, variant_rows, with_heads
 from onnxfn.specs.results.output_types import MODALITY_OF, output_dtype, tensor_dtype
 from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_groups
 
@@ -230,8 +230,9 @@ def _content(spec: Any) -> str:
 
 
 def check_status(report: Any) -> str:
-    """Whether a check passed, as text."""
-    return f"check {'passed' if report.passed else 'FAILED'}"
+    """Whether a check passed, as text, and the quality of the worst file."""
+    word = quality(report.measurements) if report.passed else ""
+    return f"check {'passed' if report.passed else 'FAILED'}{word and f', quality {word}'}"
 
 
 def report_points(report: Any) -> dict[str, dict[str, float]]:
