@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import Any
 
@@ -200,25 +199,20 @@ def _expanded_sizes(expand: Any) -> dict[int, int]:
 
 def _read_by_broadcasting(expanded: Any, sizes: Sizes, positions: Mapping[Any, int]) -> tuple[Any, ...]:
     """The values whose expanded shape comes only from this Expand, its output first; none if others read one."""
-    smaller = [expanded]
-    pending = [positions.get(use.node, -1) for use in expanded.uses()]
-    nodes = list(positions)
-    heapify(pending)
-    while pending:
-        index = heappop(pending)
-        node = nodes[index]
-        if index < 0 or not is_operator(node, *BROADCASTING):
+    smaller, readers = [expanded], {use.node for use in expanded.uses()}
+    while readers:
+        node = min(readers, key=lambda reader: positions.get(reader, -1))
+        readers.remove(node)
+        if node not in positions or not is_operator(node, *BROADCASTING):
             return ()
         others = [value for value in node.inputs if value not in smaller]
         if any(_has(value, sizes) for value in others):
             continue
-        if node.outputs[0].is_graph_output() or not all(_has(value, dict.fromkeys(sizes, 1)) for value in others):
+        if not all(_has(value, dict.fromkeys(sizes, 1)) for value in others):
             return ()
-        if node.outputs[0] not in smaller:
-            smaller.append(node.outputs[0])
-            for use in node.outputs[0].uses():
-                heappush(pending, positions.get(use.node, -1))
-    return () if expanded.is_graph_output() else tuple(smaller)
+        smaller.append(node.outputs[0])
+        readers |= {use.node for use in node.outputs[0].uses()}
+    return () if any(value.is_graph_output() for value in smaller) else tuple(smaller)
 
 
 def _has(value: Any, sizes: Sizes) -> bool:

@@ -123,11 +123,8 @@ def insert_value(before: Any, operator: str, inputs: Sequence[Any], like: Any, s
 
 
 def compute_by(output: Any, operator: str, inputs: Sequence[Any], **attributes: Any) -> None:
-    """Computes an output of a node by another node, which is inserted before it and takes its name."""
-    value = insert_value(output.producer(), operator, inputs, output, output.shape, **attributes)
-    name, output.name = output.name, None
-    value.name = name
-    output.replace_all_uses_with(value, replace_graph_outputs=True)
+    """Computes an output of a node by another node, which is inserted before it."""
+    replace_value(output, insert_value(output.producer(), operator, inputs, output, output.shape, **attributes))
 
 
 def import_domain(model: Any) -> Any:
@@ -270,6 +267,12 @@ def _split_slice(node: Any, value: Any) -> Slice | None:
     return node.inputs[0], (start, start + widths[value.index()], 1)
 
 
+def read_axis(shape: Any) -> int | None:
+    """The axis that a Shape node reads; None if it reads several, or counts from the end."""
+    start, end = attribute(shape, "start", 0), attribute(shape, "end")
+    return start if end == start + 1 and start >= 0 else None
+
+
 def size_tensor(before: Any, size: Any, fallback: Any = None) -> Any:
     """A size as an integer tensor of shape [1].
 
@@ -282,8 +285,7 @@ def size_tensor(before: Any, size: Any, fallback: Any = None) -> Any:
     inputs = (value for value in graph.inputs if size is not None and size in shape_of(value))
     value, axis = next(((value, shape_of(value).index(size)) for value in inputs), fallback)
     for use in value.uses():
-        bounds = (attribute(use.node, "start", 0), attribute(use.node, "end"))
-        if use.node.op_type == "Shape" and bounds == (axis, axis + 1):
+        if use.node.op_type == "Shape" and read_axis(use.node) == axis:
             return use.node.outputs[0]
     return insert_value(before, "Shape", [value], int_constant(graph, 0), (1,), start=axis, end=axis + 1)
 

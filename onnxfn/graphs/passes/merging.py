@@ -24,8 +24,9 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     CaptureFailed if an output or an input of the filler does not correspond to an input of the model.
     """
     import onnx_ir
+    from onnx_ir.tape import Tape
 
-    inputs = {value.name: value for value in model.graph.inputs}
+    inputs, tape = {value.name: value for value in model.graph.inputs}, Tape()
     _check_names("outputs", [fills.get(value.name, value.name) for value in filler.graph.outputs], inputs)
     _check_names("inputs", [value.name for value in filler.graph.inputs], inputs)
     filled = [inputs[fills.get(value.name, value.name)] for value in filler.graph.outputs]
@@ -34,7 +35,12 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     for value, output in zip(filled, chosen, strict=True):
         value.replace_all_uses_with(output)
     branches = {"then_branch": as_branch(filler.graph, PREFIX), "else_branch": _identity_branch(filled)}
-    model.graph.insert_before(model.graph[0], _if_empty(filled[0], branches, chosen))
+    # One Size node instead of Shape and ReduceProd would do. But ONNX Runtime has no Size for float16 on a CPU: it
+    # casts the tensor, and then uses that empty buffer for another tensor of the same symbolic shape.
+    size = tape.op("ReduceProd", [tape.op("Shape", [filled[0]])], {"keepdims": 0})
+    is_empty = tape.op("Equal", [size, tape.op("Constant", [], {"value_int": 0})])
+    branch = onnx_ir.node("If", [is_empty], attributes=branches, outputs=chosen)
+    model.graph.insert_before(model.graph[0], [*tape.nodes, branch])
     return model
 
 
@@ -81,24 +87,6 @@ def _identity_branch(values: Sequence[Any]) -> Any:
     """A branch that outputs these values."""
     import onnx_ir
 
-    nodes = [onnx_ir.node("Identity", [value]) for value in values]
-    outputs = [node.outputs[0] for node in nodes]
-    for value, output in zip(values, outputs, strict=True):
-        output.name, output.shape, output.type = f"{value.name}__passed", value.shape, value.type
-    return onnx_ir.Graph([], outputs, nodes=nodes, name="passed")
-
-
-def _if_empty(value: Any, branches: Mapping[str, Any], outputs: Sequence[Any]) -> list[Any]:
-    """The nodes that run the `then_branch` if a tensor has no elements, else the `else_branch`."""
-    import onnx_ir
-
-    # One Size node instead of Shape and ReduceProd would do. But ONNX Runtime has no Size for float16 on a CPU: it
-    # casts the tensor, and then uses that empty buffer for another tensor of the same symbolic shape.
-    shape = onnx_ir.node("Shape", [value])
-    size = onnx_ir.node("ReduceProd", [shape.outputs[0]], attributes={"keepdims": 0})
-    zero = onnx_ir.node("Constant", [], attributes={"value": onnx_ir.tensor(0, dtype=onnx_ir.DataType.INT64)})
-    empty = onnx_ir.node("Equal", [size.outputs[0], zero.outputs[0]])
-    branch = onnx_ir.node("If", [empty.outputs[0]], attributes=branches, outputs=list(outputs))
-    for name, node in (("shape", shape), ("size", size), ("zero", zero), ("empty", empty)):
-        node.outputs[0].name = f"{PREFIX}{name}"
-    return [shape, size, zero, empty, branch]
+    passed = [onnx_ir.val(f"{value.name}__passed", type=value.type, shape=value.shape) for value in values]
+    nodes = [onnx_ir.node("Identity", [value], outputs=[output]) for value, output in zip(values, passed, strict=True)]
+    return onnx_ir.Graph([], passed, nodes=nodes, name="passed")

@@ -22,6 +22,7 @@ from onnxfn.graphs.nodes.nodes import (
     int_constant,
     is_operator,
     producer,
+    read_axis,
     replace_value,
     shape_of,
     size_tensor,
@@ -80,15 +81,11 @@ def _read_past_length(first: Any, lengths: list[Any], past: dict[Any, str]) -> N
     reads = [use.node for value in past for use in value.uses() if use.node.op_type == "Shape"]
     if not reads:
         return
-    new, total = (_length(first, value) for value in lengths)
+    new, total = (size_tensor(first, None, (value, 1)) for value in lengths)
     length = insert_value(first, "Sub", [total, new], total, (1,))
     for node in reads:
-        if (attribute(node, "start", 0), attribute(node, "end")) == (LENGTH_AXIS, LENGTH_AXIS + 1):
+        if read_axis(node) == LENGTH_AXIS:
             replace_value(node.outputs[0], length)
-
-
-def _length(first: Any, value: Any) -> Any:
-    return insert_value(first, "Shape", [value], int_constant(first.graph, 0), (1,), start=1, end=2)
 
 
 def _lengths(first: Any, text: Any) -> Lengths:
@@ -96,7 +93,7 @@ def _lengths(first: Any, text: Any) -> Lengths:
     import onnx_ir
 
     int32, batch = onnx_ir.DataType.INT32, shape_of(text)[0]
-    total = insert_value(first, "Cast", [_length(first, text)], int32, (1,), to=int32)
+    total = insert_value(first, "Cast", [size_tensor(first, None, (text, 1))], int32, (1,), to=int32)
     last = insert_value(first, "Sub", [total, filled_constant(first.graph, 1, [1], int32)], int32, (1,))
     size = size_tensor(first, batch, (text, 0))
     return insert_value(first, "Expand", [last, size], int32, (batch,)), total

@@ -19,6 +19,7 @@ from onnxfn.graphs.nodes.nodes import (
     is_operator,
     pass_errors,
     producer,
+    read_axis,
     replace_value,
 )
 from onnxfn.specs.algebra.dummies import size_inputs
@@ -121,7 +122,7 @@ def share_size_reads(model: Any, part: Part) -> Any:
         for axis, symbol in axes.items():
             first.setdefault(symbol, (value, axis))
     for node in [node for node in model.graph.all_nodes() if node.op_type == "Shape"]:
-        axis = _axis(node)
+        axis = read_axis(node)
         symbol = None if axis is None else symbols.get(node.inputs[0], {}).get(axis)
         if symbol is not None:
             value, axis = first[symbol]
@@ -129,12 +130,6 @@ def share_size_reads(model: Any, part: Part) -> Any:
             bounds = {"start": axis, "end": axis + 1}
             node.attributes.update({name: onnx_ir.AttrInt64(name, end) for name, end in bounds.items()})
     return model
-
-
-def _axis(shape: Any) -> int | None:
-    """The axis that a Shape node reads; None if it reads several, or counts from the end."""
-    start, end = (shape.attributes[name].as_int() if name in shape.attributes else None for name in ("start", "end"))
-    return start if start is not None and end == start + 1 and start >= 0 else None
 
 
 def separate_pads(model: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import onnx_ir
@@ -164,12 +165,9 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
     `real`: those of real tensors, for operators that torch's table has for real tensors alone.
     """
     aten = torch.ops.aten
-    moving = [getattr(getattr(aten, name.partition(".")[0]), name.partition(".")[2]) for name in MOVING]
+    own = {each: real.get(each) for each in attrgetter(*MOVING)(aten)}
     return {
-        **{
-            each: _beside_parts(each, real.get(each) or getattr(core, each._schema.name.replace("::", "_")))
-            for each in moving
-        },
+        **{each: _beside_parts(each, by or getattr(core, f"aten_{each._opname}")) for each, by in own.items()},
         aten._fft_c2r.default: _real_signal,
         torch.ops.prims.convert_element_type.default: _converted,
         aten._to_copy.default: lambda tensor, dtype=None, **_: _converted(tensor, dtype),
