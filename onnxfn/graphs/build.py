@@ -70,7 +70,7 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
     """A graph with its weights: those that the rules of the part select are quantized when they are written."""
     graph, rules = built.model, part.spec.target.quantization
     if rules:
-        keys = {name: _memory(tensor) for name, tensor in tensors.items()}
+        keys = {name: (each.data_ptr() or id(each), tuple(each.shape)) for name, each in tensors.items()}
         sharing = groupby(keys.__getitem__, keys)  # tied weights share their memory
         names = {name: tuple(sharing[key]) for name, key in keys.items()}
         with pass_errors(part):
@@ -78,13 +78,6 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
         built = evolve(built, not_quantized=left)
     graph = bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)
     return evolve(built, model=graph)
-
-
-def _memory(tensor: Any) -> Any:
-    """A value that is equal for tensors on the same memory."""
-    if hasattr(tensor, "data_ptr"):
-        return tensor.data_ptr() or id(tensor), tuple(tensor.shape)
-    return tensor.__array_interface__["data"][0], tensor.shape
 
 
 def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, part: Part) -> BuiltGraph | None:

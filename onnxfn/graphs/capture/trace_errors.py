@@ -136,18 +136,15 @@ def fixed_axes(part: Part, error: BaseException | None) -> list[tuple[int, str, 
 
 def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:
     """The message for a dynamic axis of size 0 or 1 in the sample, which torch specializes; None if there is none."""
-    small = {
-        symbol: tensor.shape[index]
-        for axes, tensor in zip(part.inputs.values(), sample, strict=True)
-        for index, symbol in axes.items()
-        if terms(symbol) == (symbol,) and tensor.shape[index] < SMALLEST_DYNAMIC_SIZE
-    }
-    for symbol, size in small.items():
-        return (
-            f"the dynamic axis {symbol} cannot be traced at size {size}, since torch takes 0 and 1 for fixed; "
-            f"trace it at {SMALLEST_DYNAMIC_SIZE} or more: sized({symbol}={SMALLEST_DYNAMIC_SIZE}) (--size), "
-            f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
-        )
+    pairs = zip(part.inputs.values(), sample, strict=True)
+    sizes = ((symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items())
+    for symbol, size in sizes:
+        if terms(symbol) == (symbol,) and size < SMALLEST_DYNAMIC_SIZE:
+            return (
+                f"the dynamic axis {symbol} cannot be traced at size {size}, since torch takes 0 and 1 for fixed; "
+                f"trace it at {SMALLEST_DYNAMIC_SIZE} or more: sized({symbol}={SMALLEST_DYNAMIC_SIZE}) (--size), "
+                f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
+            )
     return None
 
 
