@@ -54,10 +54,9 @@ def fuse_attention(model: Any) -> Any:
     ONNX Runtime returns zero. With half of that number ONNX Runtime returns the mean, too: the mask is changed to it.
     """
     position = {node: index for index, node in enumerate(model.graph)}
-    masks: dict[Any, Any] = {}
     for node in list(position):
         for product in _products(node) if is_operator(node, "Softmax") else ():
-            _fuse(node, product, masks, position)
+            _fuse(node, product, position)
     return model
 
 
@@ -128,11 +127,8 @@ def _untransposed(transpose: Any) -> Any:
 # The replacement
 
 
-def _fuse(softmax: Any, product: Any, masks: dict[Any, Any], position: Mapping[Any, int]) -> None:
-    """Fuses the attention of a softmax and its product with values, if the operator computes the same.
-
-    `masks` holds the masks that were made for earlier attentions.
-    """
+def _fuse(softmax: Any, product: Any, position: Mapping[Any, int]) -> None:
+    """Fuses the attention of a softmax and its product with values, if the operator computes the same."""
     scores, values, output = _masked_scores(softmax.inputs[0]), product.inputs[1], product.outputs[0]
     if scores is None or not all(_has_heads(tensor) for tensor in (scores.query, scores.key, values, output)):
         return
@@ -145,7 +141,7 @@ def _fuse(softmax: Any, product: Any, masks: dict[Any, Any], position: Mapping[A
     if shape_of(key)[1] != shape_of(value)[1]:  # the operator has one number of heads for both
         key, value, key_node, value_node = scores.key, values, None, None
     cache = _cache(key, value, position, {last, product, scores.transpose, key_node, value_node})
-    mask = attention_mask(last, scores.query, boolean, scores.masks, masks)
+    mask = attention_mask(last, scores.query, boolean, scores.masks)
     attributes = {"scale": scores.scale, **({"softcap": scores.softcap} if scores.softcap else {})}
     past_key, new_key, past_value, new_value = cache or (None, key, None, value)
     inputs = [scores.query, new_key, new_value, mask, past_key, past_value]

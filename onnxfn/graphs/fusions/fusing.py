@@ -21,6 +21,7 @@ from onnxfn.graphs.nodes.nodes import (
     is_last_axis,
     is_operator,
     last_size,
+    merge_equal_nodes,
     other_operand,
     producer,
     scalar,
@@ -95,9 +96,8 @@ def _squared(value: Any) -> Any:
     node = producer(value, "Pow", "Mul")
     if node is None:
         return None
-    if node.op_type == "Pow":
-        return node.inputs[0] if scalar(node.inputs[1]) == SQUARE else None
-    return node.inputs[0] if node.inputs[0] is node.inputs[1] else None
+    is_square = scalar(node.inputs[1]) == SQUARE if node.op_type == "Pow" else node.inputs[0] is node.inputs[1]
+    return node.inputs[0] if is_square else None
 
 
 def _centered(value: Any) -> Any:
@@ -237,7 +237,8 @@ def fuse_operators(model: Any) -> Any:
     from onnx_ir.passes import common
 
     has_attention = model.opset_imports.get("", 0) >= ATTENTION_OPSET
-    of_attention = (fuse_rotary, fuse_attention, simplify_masks) if has_attention else ()
+    # Each layer gets masks and tables of its own at first.
+    of_attention = (fuse_rotary, fuse_attention, merge_equal_nodes, simplify_masks) if has_attention else ()
     remove_unused = common.RemoveUnusedNodesPass()
     for fuse_pass in (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal, *of_attention):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs

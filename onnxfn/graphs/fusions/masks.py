@@ -121,26 +121,21 @@ def zeroed_rows(masks: tuple[Any, ...], output: Any) -> tuple[Any, Any] | None:
     return (boolean, product.outputs[0]) if fits else None
 
 
-def attention_mask(last: Any, query: Any, boolean: Any, added: tuple[Any, ...], known: dict[Any, Any]) -> Any:
+def attention_mask(last: Any, query: Any, boolean: Any, added: tuple[Any, ...]) -> Any:
     """The mask of an attention as one tensor, with the lengths of queries and keys; None without a mask.
 
     New nodes are inserted before `last`. With a boolean mask `added`, the masks that are added to the scores, is
-    ignored. `known`: the tensors of earlier attentions; new ones are added.
+    ignored.
     """
     if boolean is not None:
-        return _per_query(last, boolean, query, known)
+        return _per_query(last, boolean, query)
     if not added:
         return None
     total = added[0]
     for mask in added[1:]:
-        key = (total, mask)
-        if key not in known:
-            sizes = [b if a == 1 else a for a, b in zip(shape_of(total), shape_of(mask), strict=True)]
-            known[key] = insert_value(last, "Add", [total, mask], total, sizes)
-        total = known[key]
-    if total not in known:
-        known[total] = _halved_lowest(last, total)
-    return _per_query(last, known[total], query, known)
+        sizes = [b if a == 1 else a for a, b in zip(shape_of(total), shape_of(mask), strict=True)]
+        total = insert_value(last, "Add", [total, mask], total, sizes)
+    return _per_query(last, _halved_lowest(last, total), query)
 
 
 def _halved_lowest(last: Any, mask: Any) -> Any:
@@ -153,16 +148,11 @@ def _halved_lowest(last: Any, mask: Any) -> Any:
     return insert_value(last, "Where", [is_lowest, half, mask], mask, mask.shape)
 
 
-def _per_query(last: Any, mask: Any, query: Any, known: dict[Any, Any]) -> Any:
+def _per_query(last: Any, mask: Any, query: Any) -> Any:
     """A mask that is the same for all queries, expanded to their length: the kernel does not broadcast this axis."""
     length = shape_of(query)[2]
     if length is not None and shape_of(mask)[-2] == length:
         return mask
-    key = (mask, query if length is None else length)
-    if key not in known:
-        size, rank = size_tensor(last, length, (query, 2)), len(shape_of(mask))
-        unit = int_constant(last.graph, 1)
-        sizes = insert_value(last, "Concat", [*[unit] * (rank - 2), size, unit], unit, (rank,), axis=0)
-        shape = (*shape_of(mask)[:-2], length, shape_of(mask)[-1])
-        known[key] = insert_value(last, "Expand", [mask, sizes], mask, shape)
-    return known[key]
+    size, rank, unit = size_tensor(last, length, (query, 2)), len(shape_of(mask)), int_constant(last.graph, 1)
+    sizes = insert_value(last, "Concat", [*[unit] * (rank - 2), size, unit], unit, (rank,), axis=0)
+    return insert_value(last, "Expand", [mask, sizes], mask, (*shape_of(mask)[:-2], length, shape_of(mask)[-1]))

@@ -264,35 +264,27 @@ def _repeats_elements(node: Any) -> bool:
     return shape_of(spread.outputs[0])[-2:-1] == shape_of(unsqueeze.inputs[0])[-1:]
 
 
-Tables = dict[tuple[Any, ...], Any]
-"""The tables that were made for earlier rotations: layers share them."""
-
-
 def fuse_rotary(model: Any) -> Any:
     """Fuses each rotary embedding into one operator.
 
     Before: a graph of opset 23 or later computes `x * cos + rotate_half(x) * sin` in several nodes, where x is `[batch,
     heads, length, size]` or `[batch, length, heads, size]`. It may rotate only a part of the last axis.
-    After: it is one RotaryEmbedding. All layers share the tables of cosines and sines. If a table has each angle twice,
-    the operator reads half of it.
+    After: it is one RotaryEmbedding. If a table of cosines or sines has each angle twice, the operator reads half of
+    it.
     """
-    tables: Tables = {}
     for node in list(model.graph):
         rotation = _with_negation(node) if is_operator(node, "Neg") else None
         rotation = _with_difference(node) if is_operator(node, "Sub") else rotation
         if rotation is not None:
-            _replace(rotation, tables)
+            _replace(rotation)
     return model
 
 
-def _replace(rotation: Rotation, tables: Tables) -> None:
+def _replace(rotation: Rotation) -> None:
     x, last = rotation.x, rotation.output.producer()
-    cos, sin = (_table(last, table, rotation, tables) for table in (rotation.cos, rotation.sin))
+    cos, sin = (_table(last, table, rotation) for table in (rotation.cos, rotation.sin))
     if rotation.backwards:
-        key = (sin, "negated")
-        if key not in tables:
-            tables[key] = insert_value(last, "Neg", [sin], sin, sin.shape)
-        sin = tables[key]
+        sin = insert_value(last, "Neg", [sin], sin, sin.shape)
     attributes = {"interleaved": int(rotation.interleaved)}
     if shape_of(x)[-1] != rotation.size:
         attributes["rotary_embedding_dim"] = rotation.size
@@ -308,13 +300,9 @@ def _replace(rotation: Rotation, tables: Tables) -> None:
 # Tables of cosines and sines as the operator reads them: `[batch, length, size / 2]`
 
 
-def _table(last: Any, table: Any, rotation: Rotation, known: Tables) -> Any:
+def _table(last: Any, table: Any, rotation: Rotation) -> Any:
     """The cosines or sines of a rotation, each angle once; new nodes are inserted before `last`."""
-    key = (table, rotation.layout, rotation.backwards)
-    if key not in known:
-        angles = _without_heads(last, table, rotation)
-        known[key] = _for_batch(last, _each_once(last, angles, rotation), rotation)
-    return known[key]
+    return _for_batch(last, _each_once(last, _without_heads(last, table, rotation), rotation), rotation)
 
 
 def _without_heads(last: Any, table: Any, rotation: Rotation) -> Any:

@@ -138,6 +138,17 @@ def import_domain(model: Any) -> Any:
     return model
 
 
+def merge_equal_nodes(model: Any) -> Any:
+    """Computes once what equal nodes compute.
+
+    Before: nodes in any order. After: they are in topological order, and no two of them are equal.
+    """
+    from onnx_ir.passes import common
+
+    model.graph.sort()
+    return common.CommonSubexpressionEliminationPass()(model).model
+
+
 def replace_value(old: Any, new: Any) -> None:
     """Lets all nodes read `new` where they read `old`; if `old` is an output of the graph, `new` gets its name."""
     if old.is_graph_output():
@@ -276,17 +287,13 @@ def read_axis(shape: Any) -> int | None:
 def size_tensor(before: Any, size: Any, fallback: Any = None) -> Any:
     """A size as an integer tensor of shape [1].
 
-    A symbol is read from the first input of the graph that has it, or from `fallback`, a value and an axis. If a Shape
-    node reads this axis already, its output is used.
+    A symbol is read from the first input of the graph that has it, or from `fallback`, a value and an axis.
     """
     graph = before.graph
     if isinstance(size, int):
         return int_constant(graph, size)
     inputs = (value for value in graph.inputs if size is not None and size in shape_of(value))
     value, axis = next(((value, shape_of(value).index(size)) for value in inputs), fallback)
-    for use in value.uses():
-        if use.node.op_type == "Shape" and read_axis(use.node) == axis:
-            return use.node.outputs[0]
     return insert_value(before, "Shape", [value], int_constant(graph, 0), (1,), start=axis, end=axis + 1)
 
 

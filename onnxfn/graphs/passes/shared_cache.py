@@ -21,6 +21,7 @@ from onnxfn.graphs.nodes.nodes import (
     insert_value,
     int_constant,
     is_operator,
+    merge_equal_nodes,
     producer,
     read_axis,
     replace_value,
@@ -54,15 +55,13 @@ def share_cache(model: Any, part: Part) -> Any:
     first = next(iter(model.graph))
     _read_past_length(first, [inputs[name] for name in LENGTHS], past)
     lengths = _lengths(first, inputs[LENGTHS[1]])
-    biases: dict[Any, Any] = {}
     for node in [node for node in model.graph if is_operator(node, "Attention")]:
         if len(node.inputs) > RANK + 1 and node.inputs[4] in past and node.inputs[5] in past:
-            _replace(node, lengths, biases)
+            _replace(node, lengths)
     common.RemoveUnusedNodesPass()(model)
     for value, name in past.items():
         _refuse_other_readers(value, name)
-    model.graph.sort()
-    return import_domain(model)
+    return import_domain(merge_equal_nodes(model))  # each attention has a bias of its own at first
 
 
 def _refuse_other_readers(value: Any, name: str) -> None:
@@ -99,7 +98,7 @@ def _lengths(first: Any, text: Any) -> Lengths:
     return insert_value(first, "Expand", [last, size], int32, (batch,)), total
 
 
-def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
+def _replace(attention: Any, lengths: Lengths) -> None:
     """Replaces an Attention that joins the cache by a GroupQueryAttention."""
     query, key, value, mask, *past = attention.inputs
     heads, key_heads = (shape_of(tensor)[1] for tensor in (query, key))
@@ -108,8 +107,7 @@ def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
     attributes = {"num_heads": heads, "kv_num_heads": key_heads, "scale": attribute(attention, "scale")}
     if attribute(attention, "softcap"):
         attributes["softcap"] = attribute(attention, "softcap")
-    bias = _bias(attention, mask, query.dtype, biases)
-    inputs = [*tensors, *past, *lengths, None, None, None, bias]
+    inputs = [*tensors, *past, *lengths, None, None, None, _bias(attention, mask, query.dtype)]
     flat = (*shape_of(tensors[0])[:2], heads * shape_of(past[1])[3])
     outputs = [(output, flat), *((each, each.shape) for each in present)]
     node = insert_node(attention, f"{DOMAIN}::GroupQueryAttention", inputs, outputs, **attributes)
@@ -130,18 +128,16 @@ def _flat(before: Any, value: Any) -> Any:
     return flatten_heads(before, insert_value(before, "Transpose", [value], value, sizes, perm=SWAP_HEADS))
 
 
-def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:
+def _bias(attention: Any, mask: Any, dtype: Any) -> Any:
     """A mask as it is added to the scores, four axes: zero where a query may attend, else half the lowest number."""
     import onnx_ir
 
     if mask is None:
         raise CaptureFailed("an attention without a mask cannot have its cache in a shared buffer")
-    if mask not in known:
-        graph, added, sizes = attention.graph, mask, shape_of(mask)
-        if mask.dtype == onnx_ir.DataType.BOOL:
-            zero, half = (filled_constant(graph, number, [], dtype) for number in (0.0, dtype.min / 2))
-            added = insert_value(attention, "Where", [mask, zero, half], dtype, mask.shape)
-        if len(sizes) != RANK:
-            added = insert_value(attention, "Unsqueeze", [added, int_constant(graph, 0, 1)], added, (1, 1, *sizes))
-        known[mask] = added
-    return known[mask]
+    graph, sizes = attention.graph, shape_of(mask)
+    if mask.dtype == onnx_ir.DataType.BOOL:
+        zero, half = (filled_constant(graph, number, [], dtype) for number in (0.0, dtype.min / 2))
+        mask = insert_value(attention, "Where", [mask, zero, half], dtype, mask.shape)
+    if len(sizes) != RANK:
+        mask = insert_value(attention, "Unsqueeze", [mask, int_constant(graph, 0, 1)], mask, (1, 1, *sizes))
+    return mask
