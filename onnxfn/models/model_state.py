@@ -99,7 +99,7 @@ def model_copy(model: Any) -> Any:
 
 
 def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
-    """A deep copy of a model with each tensor replaced by the result of a function for it.
+    """A deep copy of a model, or of its arguments, with each tensor replaced by the result of a function for it.
 
     The function is called once for each tensor: weights that are tied stay tied.
     """
@@ -111,7 +111,7 @@ def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
     def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         return result(arguments[0]) if function in copies else function(*arguments, **named)
 
-    known = {id(tensor): result(tensor) for tensor in tensors_of(model)}
+    known = {id(tensor): result(tensor) for tensor in (tensors_of(model) if isinstance(model, torch.nn.Module) else ())}
     with torch_functions(call):
         return copy.deepcopy(model, known)
 

@@ -78,7 +78,6 @@ def _copied_period(
     copies = list(copy)
     copy.remove(copies)
     for node, new_node in zip(traced.second, copies, strict=True):
-        new_node.name = f"{node.name}.{shift}"
         for value, new_value in zip(node.outputs, new_node.outputs, strict=True):
             replacements[value] = new_value
             new_value.name = _shifted_name(traced, names, value, shift)

@@ -82,15 +82,7 @@ def _left(sizes: Sizes, known: Sizes) -> Any:
     left = product(sizes).without(product(known))
     if left is None or not left.powers:
         return None if left is None else left.number
-    others = [factors(size).powers for size in known if factors(size).powers]
-    symbolic = [size for size in sizes if factors(size).powers]
-    for other in others:
-        equal = next((index for index, size in enumerate(symbolic) if factors(size).powers == other), None)
-        if equal is None:
-            return prod(sizes) // prod(known)  # by factors, see `size_factors.py`
-        del symbolic[equal]
-    number = prod(factors(size).number for size in symbolic)
-    return None if left.number % number else prod(symbolic, start=left.number // number)
+    return prod(sizes) // prod(known)  # by factors, see `size_factors.py`
 
 
 def _groups(old: Sizes, new: Sizes) -> list[tuple[range, range]] | None:
