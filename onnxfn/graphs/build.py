@@ -13,9 +13,8 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import bind_weights, merge_slots
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
-from onnxfn.graphs.passes.branches import insert_branches
 from onnxfn.graphs.passes.canonical import order_by_structure
-from onnxfn.graphs.passes.merging import insert_filler
+from onnxfn.graphs.passes.merging import insert_branches, insert_filler
 from onnxfn.graphs.passes.naming import add_metadata
 from onnxfn.graphs.quantization.quantize import keep_stored_blocks, quantize_weights
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights

@@ -17,9 +17,6 @@ from onnxfn.specs.errors import InvalidSpec, is_possible_path
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 
-FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
-"""Function from a model to its stacks of repeated layers."""
-
 
 def _as_path(path: str | PathLike[str] | None) -> Path | None:
     """A text or a path as a path; InvalidSpec for anything else, and for a text that cannot be a path."""
@@ -80,7 +77,9 @@ class BuildOptions:
 
     __repr__ = short_repr
 
-    find_repeats: FindRepeats = field(default=stacks_worth_a_proof, validator=_check_find_repeats)
+    find_repeats: Callable[[Any], tuple[LayerStack, ...]] = field(
+        default=stacks_worth_a_proof, validator=_check_find_repeats
+    )
     template_cache: Path | None = field(default=None, converter=_as_path)
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True

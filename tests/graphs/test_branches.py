@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import onnxfn
-from onnxfn.graphs.passes.branches import insert_branches
+from onnxfn.graphs.passes.merging import insert_branches
 from onnxfn.specs.conditions import Condition, is_true
 from onnxfn.specs.errors import CaptureFailed
 

@@ -18,8 +18,13 @@ from attrs import evolve
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.check import differences
-from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error
-from onnxfn.check.texts.token_choices import ordinary_logits
+from onnxfn.check.texts.decoded_texts import (
+    NEW_TOKENS,
+    SessionOpener,
+    margin_comparison,
+    margin_error,
+    ordinary_logits,
+)
 from onnxfn.check.variants.measures import cosine_of
 from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, measurement
 from onnxfn.check.verdict.compare import Exact, compare

@@ -161,9 +161,6 @@ BROADCASTING = (
 )
 """Element-wise operators that broadcast their inputs."""
 
-Sizes = Mapping[int, int]
-"""From an axis, counted from the last one (-1), to the size that a tensor is expanded to along it."""
-
 
 def drop_expands(model: Any) -> Any:
     """Removes nodes that expand a tensor for operators that broadcast it.
@@ -187,7 +184,10 @@ def drop_expands(model: Any) -> Any:
 
 
 def _expanded_sizes(expand: Any) -> dict[int, int]:
-    """The sizes that an Expand expands to; none if it adds axes, or if a size is not known."""
+    """From axes, counted from the last one (-1), to the sizes that an Expand expands to.
+
+    None if it adds axes, or if a size is not known.
+    """
     before, after = shape_of(expand.inputs[0]), shape_of(expand.outputs[0])
     rank = len(after)
     if len(before) != rank or None in after:
@@ -197,7 +197,7 @@ def _expanded_sizes(expand: Any) -> dict[int, int]:
     return {axis: size for axis, size in sizes.items() if size != 1} if others_stay else {}
 
 
-def _read_by_broadcasting(expanded: Any, sizes: Sizes, positions: Mapping[Any, int]) -> tuple[Any, ...]:
+def _read_by_broadcasting(expanded: Any, sizes: Mapping[int, int], positions: Mapping[Any, int]) -> tuple[Any, ...]:
     """The values whose expanded shape comes only from this Expand, its output first; none if others read one."""
     smaller, readers = [expanded], {use.node for use in expanded.uses()}
     while readers:
@@ -215,7 +215,7 @@ def _read_by_broadcasting(expanded: Any, sizes: Sizes, positions: Mapping[Any, i
     return () if any(value.is_graph_output() for value in smaller) else tuple(smaller)
 
 
-def _has(value: Any, sizes: Sizes) -> bool:
+def _has(value: Any, sizes: Mapping[int, int]) -> bool:
     """Whether a tensor has these sizes; an axis that it lacks counts as 1."""
     if value is None or value.shape is None:
         return False

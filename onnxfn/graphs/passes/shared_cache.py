@@ -35,10 +35,6 @@ from onnxfn.specs.plan.cache_tensors import LENGTH_AXIS, LENGTHS, growing_inputs
 RANK = 4
 
 
-Lengths = tuple[Any, Any]
-"""Inputs of every GroupQueryAttention: the last position of each text, and the total length, both int32."""
-
-
 def share_cache(model: Any, part: Part) -> Any:
     """Lets past and present lie in one buffer that may be longer than the text.
 
@@ -87,8 +83,11 @@ def _read_past_length(first: Any, lengths: list[Any], past: dict[Any, str]) -> N
             replace_value(node.outputs[0], length)
 
 
-def _lengths(first: Any, text: Any) -> Lengths:
-    """The lengths that the operator reads. All texts are as long as the mask `text`, which hides their padding."""
+def _lengths(first: Any, text: Any) -> tuple[Any, Any]:
+    """What each operator reads: the last position of each text, and the total length, both int32.
+
+    All texts are as long as the mask `text`, which hides their padding.
+    """
     import onnx_ir
 
     int32, batch = onnx_ir.DataType.INT32, shape_of(text)[0]
@@ -98,7 +97,7 @@ def _lengths(first: Any, text: Any) -> Lengths:
     return insert_value(first, "Expand", [last, size], int32, (batch,)), total
 
 
-def _replace(attention: Any, lengths: Lengths) -> None:
+def _replace(attention: Any, lengths: tuple[Any, Any]) -> None:
     """Replaces an Attention that joins the cache by a GroupQueryAttention."""
     query, key, value, mask, *past = attention.inputs
     heads, key_heads = (shape_of(tensor)[1] for tensor in (query, key))
