@@ -143,8 +143,6 @@ def elementwise_rules() -> Mapping[Any, Rule]:
     rules.update(dict.fromkeys((pair.Tensor for pair in pairs), _like_both))
     return {
         **rules,
-        aten.clone.default: _cloned,
-        aten.convolution.default: _convolved_by,
         aten._scaled_dot_product_flash_attention_for_cpu.default: _attended,
     }
 
@@ -164,7 +162,6 @@ def composite_rules() -> Mapping[Any, Rule]:
         aten.upsample_bilinear2d.vec: _interpolated,
         aten.upsample_bicubic2d.vec: _interpolated,
         aten.upsample_nearest2d.vec: _interpolated,
-        aten.matmul.default: _multiplied,
         aten.reshape.default: viewed,
     }
 
@@ -217,14 +214,6 @@ def _like_both(first: Any, second: Any, **_: Any) -> Any:
     return _like_floats(second) if contiguous else None
 
 
-def _cloned(tensor: Any, *, memory_format: Any = None) -> Any:
-    """The layout of a dense tensor, which its copy has unless another one is asked for."""
-    import torch
-
-    keeps = memory_format in (None, torch.preserve_format) and memory_order(tensor) is not None
-    return _new(tensor, tensor.shape, tensor.stride()) if keeps else None
-
-
 def _kind(tensor: Any) -> tuple[Any, Any]:
     return tensor.dtype, tensor.device
 
@@ -268,13 +257,6 @@ def _convolved(
     return _new(tensor, sizes, strides_in_order(sizes, order))
 
 
-def _convolved_by(
-    tensor: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, turned: Any, _: Any, groups: int
-) -> Any:
-    """A convolution with its padding in numbers, as torch writes one with `padding="valid"`."""
-    return None if turned else _convolved(tensor, weight, bias, stride, padding, dilation, groups)
-
-
 def _attended(query: Any, *_: Any, **__: Any) -> Any:
     """The layout of dense queries, and a number for each query in each head, heads last in memory."""
     attended = _like_floats(query) if query.element_size() >= 4 else None  # noqa: PLR2004 - the numbers are float32 at least
@@ -289,15 +271,6 @@ def _interpolated(image: Any, output_size: Sequence[Any] | None, *options: Any) 
     order = CHANNELS_LAST if torch_name("memory_format")(image) is torch.channels_last else _in_order(image)
     sizes = (*image.shape[:2], *torch_name("interpolated_size")(image.shape, output_size, options[-1]))
     return _new(image, sizes, strides_in_order(sizes, order))
-
-
-def _multiplied(first: Any, second: Any) -> Any:
-    """Products of matrices in batches of equal sizes."""
-    dimensions = first.dim()
-    if dimensions < 3 or second.dim() != dimensions or _kind(first) != _kind(second):  # noqa: PLR2004 - of a batch
-        return None
-    fits = _equal(first.shape[:-2], second.shape[:-2]) and _equal(first.shape[-1:], second.shape[-2:-1])
-    return _contiguous(first, (*first.shape[:-1], second.shape[-1])) if fits else None
 
 
 def viewed(tensor: Any, shape: Sequence[Any]) -> Any:
