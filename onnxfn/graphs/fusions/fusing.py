@@ -9,8 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.fusions.attention import fuse_attention
-from onnxfn.graphs.fusions.masks import simplify_masks
+from onnxfn.graphs.fusions.attention import fuse_attention, simplify_masks
 from onnxfn.graphs.fusions.rotary import fuse_rotary
 from onnxfn.graphs.nodes.nodes import (
     attribute,
