@@ -133,21 +133,19 @@ def traced_fully(graph: BuiltGraph) -> bool:
 def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part and of its filler; its parameters are slots."""
     built = graph_with_slots(model, part, timed, options)
-    graph = built.model
     for filler in part.filler:
         filled_inputs = {feedback.output: feedback.input for feedback in part.spec.feedback}
         filler_graph = graph_with_slots(model, filler, timed, options).model
         with pass_errors(part):
-            graph = merge_slots(insert_filler(graph, filler_graph, filled_inputs))
+            built = evolve(built, model=merge_slots(insert_filler(built.model, filler_graph, filled_inputs)))
     for condition, other in options.other_sides:
         if other.name == part.name:
             other_built = graph_with_slots(model, other, timed, options)
             with pass_errors(part):
-                built = _with_other_side(evolve(built, model=graph), other_built, condition, part)
-                graph = built.model
+                built = _with_other_side(built, other_built, condition, part)
     with pass_errors(part):
-        if layers := part.spec.target.adapter_inputs:
-            graph = add_adapter_inputs(graph, layers)
+        layers = part.spec.target.adapter_inputs
+        graph = add_adapter_inputs(built.model, layers) if layers else built.model
         return evolve(built, model=order_by_structure(graph))
 
 

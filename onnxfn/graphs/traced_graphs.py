@@ -15,8 +15,7 @@ from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.capture import capture, parameter_names
 from onnxfn.graphs.capture.trace_conditions import TORCH
 from onnxfn.graphs.fusions.fusing import fuse_operators
-from onnxfn.graphs.layers.layer_periods import layer_ports
-from onnxfn.graphs.layers.repeat_layers import repeat_layers
+from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.slots import pretranspose, to_slots
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata

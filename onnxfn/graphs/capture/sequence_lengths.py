@@ -258,12 +258,12 @@ def _layer(
     )
     bias = torch.stack([torch.cat(both) for both in zip(*biases, strict=True)]) if biases else None
     counts = None if lengths is None else lengths.to(torch.int32)
-    direction = {"direction": "bidirectional"} if directions > 1 else {}
+    direction = "bidirectional" if directions > 1 else "forward"
     activations = {"activations": [recurrence.activation] * directions} if recurrence.activation else {}
     outputs, *last_states = torch.onnx.ops.symbolic_multi_out(
         recurrence.operator,
         (steps, torch.stack(inner), torch.stack(recurrent), bias, counts, *states),
-        {"hidden_size": size, **direction, **activations, **dict(recurrence.attributes)},
+        {"hidden_size": size, "direction": direction, **activations, **dict(recurrence.attributes)},
         dtypes=[steps.dtype] * (1 + len(states)),
         shapes=[(steps.shape[0], directions, batch, size), *[(directions, batch, size)] * len(states)],
     )

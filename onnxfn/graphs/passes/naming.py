@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from onnxfn.graphs.nodes.nodes import shape_of
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.axis_symbols import graph_axes
@@ -49,7 +50,7 @@ def name_ports(model: Any, part: Part) -> Any:
         _name_port(part, value, tensor.name, graph_axes(part.spec, tensor))
     for value in inner:
         if value.shape is not None:
-            value.shape = _renamed(value.shape, symbols)
+            value.shape = _renamed(value, symbols)
     return model
 
 
@@ -166,16 +167,14 @@ def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> i
     return size
 
 
-def _renamed(shape: Any, symbols: Mapping[str, str]) -> Any:
-    """A shape with the symbols of the plan; the size of an axis with any other symbol becomes unknown."""
+def _renamed(value: Any, symbols: Mapping[str, str]) -> Any:
+    """The shape of a value with the symbols of the plan; a size with any other symbol becomes unknown."""
     import onnx_ir
 
-    def renamed_size(size: Any) -> int | str | None:
-        if isinstance(size, int):
+    def renamed_size(size: int | str | None) -> int | str | None:
+        if size is None or isinstance(size, int):
             return size
-        text = str(size.value if hasattr(size, "value") else size)
-        if text == "None" or any(symbol not in symbols for symbol in _SYMBOL.findall(text)):
-            return None
-        return _SYMBOL.sub(lambda match: symbols[match[0]], text)
+        is_known = symbols.keys() >= {*_SYMBOL.findall(size)}
+        return _SYMBOL.sub(lambda match: symbols[match[0]], size) if is_known else None
 
-    return onnx_ir.Shape([renamed_size(size) for size in shape])
+    return onnx_ir.Shape(map(renamed_size, shape_of(value)))
