@@ -45,15 +45,13 @@ LayerPorts = Mapping[str, LayerPort]
 
 @frozen(eq=False)
 class TracedStack:
-    """The nodes of a graph with a few layers of a stack, split by what they depend on.
+    """The nodes of a graph with a few layers of a stack, by what they depend on: one period, the next, or later layers.
 
-    `ports`: the inputs and outputs that belong to the traced layers. `before`: the nodes that depend only on layers
-    before the first period, or on no layer. `after`: those that depend on later layers, up to the outputs.
+    `ports`: the inputs and outputs that belong to the traced layers.
     """
 
     stack: LayerStack
     ports: LayerPorts
-    before: list[Any]
     first: list[Any]
     second: list[Any]
     after: list[Any]
@@ -97,15 +95,13 @@ def repeat_layers(model: Any, stack: LayerStack, ports: LayerPorts, planned: Lay
     if traced is None:
         return model
     counterparts = prove_periods(traced, planned)
-    copies = _repeated(model.graph, traced, counterparts, {port: name for name, port in planned.items()})
-    nodes = [*traced.before, *traced.first, *traced.second, *copies, *traced.after]
-    model.graph.remove(list(model.graph))
-    model.graph.extend(nodes)
+    _repeat(model.graph, traced, counterparts, {port: name for name, port in planned.items()})
+    model.graph.sort()
     return model
 
 
-def _repeated(graph: Any, traced: TracedStack, counterparts: Mapping[Any, Any], names: Names) -> list[Any]:
-    """The nodes of the periods after the second one; the nodes after the periods then read the last of them."""
+def _repeat(graph: Any, traced: TracedStack, counterparts: Mapping[Any, Any], names: Names) -> None:
+    """Adds the nodes of the periods after the second one; the nodes after the periods then read the last of them."""
     _shift_end(traced, names)
     latest = {value: value for node in traced.second for value in node.outputs}
     read = dict.fromkeys(value for node in traced.second for value in all_inputs(node))
@@ -113,16 +109,14 @@ def _repeated(graph: Any, traced: TracedStack, counterparts: Mapping[Any, Any], 
     # The parameters and inputs of its layers that the second period reads: a copy reads those of its own layers.
     layers = {value: layer_of(value, traced.stack, traced.ports) for value in outer if value not in counterparts}
     layer_values = [value for value, layer in layers.items() if layer is not None and layer >= traced.stack.head]
-    nodes: list[Any] = []
     for shift in traced.shifts:
         # The second period reads the first one; a copy of it reads the period before the copy.
         replacements = {value: latest[other] for value, other in counterparts.items()}
         replacements |= {value: _shifted_value(graph, traced, names, value, shift) for value in layer_values}
-        nodes.extend(_copied_period(graph, traced, names, outer, replacements, shift))
+        graph.extend(_copied_period(graph, traced, names, outer, replacements, shift))
         latest = {value: replacements[value] for value in latest}
     for node in traced.after:
         _replace_inputs(node, latest)
-    return nodes
 
 
 def _copied_period(
@@ -234,7 +228,7 @@ def traced_stack(graph: Any, stack: LayerStack, ports: LayerPorts) -> TracedStac
     starts = (stack.head + period * stack.period for period in range(3))
     pieces = (
         [node for layer in sorted(nodes) if start <= layer < stop for node in nodes[layer]]
-        for start, stop in pairwise((NO_LAYER, *starts, stack.traced_layers))
+        for start, stop in pairwise((*starts, stack.traced_layers))
     )
     return TracedStack(stack, ports, *pieces)
 
