@@ -282,7 +282,7 @@ SAME_ELEMENTS = 1e-3
 
 
 def first_wrong(
-    tensors: Sequence[MatchedTensor], values: GraphValues, counterpart: Callable[[MatchedTensor], TensorPair]
+    tensors: Sequence[MatchedTensor], values: GraphValues, pair: Callable[[MatchedTensor], TensorPair]
 ) -> int | None:
     """The index of the first tensor that is wrong; None if all are right.
 
@@ -295,7 +295,7 @@ def first_wrong(
     for index, each in enumerate(tensors):
         is_result_of_leaf = each.value is None and each.tensor.is_result and each.tensor.is_of_leaf
         has_right_inputs = bool(each.weights) and each.tensor.call not in wrong_calls
-        if is_result_of_leaf and has_right_inputs and (index in unused or _is_another(each, values, counterpart)):
+        if is_result_of_leaf and has_right_inputs and (index in unused or _is_another(each, values, pair)):
             return index
     return _source(tensors, min(unused)) if unused else None
 
@@ -314,9 +314,9 @@ def _unused(tensors: Sequence[MatchedTensor], values: GraphValues) -> set[int]:
     return unused
 
 
-def _is_another(each: MatchedTensor, values: GraphValues, counterpart: Callable[[MatchedTensor], TensorPair]) -> bool:
+def _is_another(each: MatchedTensor, values: GraphValues, pair: Callable[[MatchedTensor], TensorPair]) -> bool:
     """Whether the counterpart of a tensor has other elements; the same elements in another layout do not count."""
-    value = counterpart(each).value
+    value = pair(each).value
     if value is None:
         return False
     left, right = (np.sort(array, axis=None) for array in (values.arrays[value], each.tensor.array))

@@ -26,13 +26,7 @@ from onnxfn.graphs.capture.trace_conditions import (
     with_ends,
     without_assumed,
 )
-from onnxfn.graphs.capture.trace_errors import (
-    WRAPPED,
-    NotTranslated,
-    changed_buffers,
-    trace_error,
-    untranslated_message,
-)
+from onnxfn.graphs.capture.trace_errors import WRAPPED, NotTranslated, trace_error, untranslated_message
 from onnxfn.graphs.capture.trace_settings import (
     DATA_DEPENDENT,
     Noted,
@@ -57,7 +51,7 @@ from onnxfn.models.torch_modes import LOCK, quiet
 from onnxfn.specs.algebra.dummies import dummies, with_sizes_as_axes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, listed, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 
@@ -245,7 +239,10 @@ def _check_state(model: Any, program: Any, changed: set[str]) -> None:
             left.extend(each for each in node.all_input_nodes if not is_written or each is not node.args[0])
     state = sorted(changed & {buffers.get(node.name, "") for node in read})
     if state:
-        raise InvalidSpec(changed_buffers(type(model).__name__, state))
+        raise InvalidSpec(
+            f"{type(model).__name__} changes its buffers {listed(state)} in forward, and a graph has no state; "
+            "take them as arguments, and return the new ones"
+        )
 
 
 def _buffer_versions(model: Any) -> dict[str, tuple[Any, int]]:

@@ -91,14 +91,6 @@ def _line(file: str, number: int | str | None, source: str | None) -> str:
     return f"{file.rpartition('/')[2]}:{number} ({shown})"
 
 
-def changed_buffers(name: str, buffers: Sequence[str]) -> str:
-    """The message for a model of this name whose `forward` changes buffers."""
-    return (
-        f"{name} changes its buffers {listed(buffers)} in forward, and a graph has no state; take them as arguments, "
-        "and return the new ones"
-    )
-
-
 def trace_error(
     model: Any, part: Part, sample: Sequence[Any], error: BaseException, noted: Mapping[Any, Any]
 ) -> CaptureFailed:

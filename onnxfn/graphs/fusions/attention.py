@@ -147,13 +147,13 @@ def _fuse(softmax: Any, product: Any, position: Mapping[Any, int]) -> None:
         key, value, key_node, value_node = scores.key, values, None, None
     cache = _cache(key, value, position, {last, product, scores.transpose, key_node, value_node})
     mask = attention_mask(last, scores.query, boolean, scores.masks)
-    attributes = {"scale": scores.scale, **({"softcap": scores.softcap} if scores.softcap else {})}
     past_key, new_key, past_value, new_value = cache or (None, key, None, value)
     inputs = [scores.query, new_key, new_value, mask, past_key, past_value]
     while inputs[-1] is None:
         inputs.pop()
     outputs = [output, *((key, value) if cache else ())]
-    node = insert_node(last, "Attention", inputs, [(tensor, tensor.shape) for tensor in outputs], **attributes)
+    like = [(tensor, tensor.shape) for tensor in outputs]
+    node = insert_node(last, "Attention", inputs, like, scale=scores.scale, softcap=scores.softcap)
     for old, new in zip(outputs, node.outputs, strict=True):
         replace_value(old, new)
 

@@ -103,13 +103,12 @@ def _replace(attention: Any, lengths: tuple[Any, Any]) -> None:
     heads, key_heads = (shape_of(tensor)[1] for tensor in (query, key))
     tensors = [_flat(attention, tensor) for tensor in (query, key, value)]
     output, *present = attention.outputs
-    attributes = {"num_heads": heads, "kv_num_heads": key_heads, "scale": attribute(attention, "scale")}
-    if attribute(attention, "softcap"):
-        attributes["softcap"] = attribute(attention, "softcap")
+    attributes = {name: attribute(attention, name) for name in ("scale", "softcap")}
     inputs = [*tensors, *past, *lengths, None, None, None, _bias(attention, mask, query.dtype)]
     flat = (*shape_of(tensors[0])[:2], heads * shape_of(past[1])[3])
     outputs = [(output, flat), *((each, each.shape) for each in present)]
-    node = insert_node(attention, f"{DOMAIN}::GroupQueryAttention", inputs, outputs, **attributes)
+    counts = {"num_heads": heads, "kv_num_heads": key_heads}
+    node = insert_node(attention, f"{DOMAIN}::GroupQueryAttention", inputs, outputs, **counts, **attributes)
     batch, _, length, size = shape_of(output)
     split = int_constant(attention.graph, 0, 0, heads, size)
     joined = insert_value(attention, "Reshape", [node.outputs[0], split], output, (batch, length, heads, size))
