@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
-from toolz import groupby
 
 from onnxfn.check.cases.interface import interface_findings, size_findings
 from onnxfn.check.cases.references import (
@@ -250,8 +249,11 @@ def _own_error(difference: Difference) -> str:
 
 def differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Difference, ...]:
     """One difference for each output, over all cases."""
-    by_output = groupby(lambda comparison: comparison.output, comparisons)
-    return tuple(_difference(part, output, agreeing_with_any_case(part, each)) for output, each in by_output.items())
+    outputs = dict.fromkeys(comparison.output for comparison in comparisons)
+    return tuple(
+        _difference(part, output, agreeing_with_any_case(part, [each for each in comparisons if each.output == output]))
+        for output in outputs
+    )
 
 
 def _difference(part: Part, output: str, comparisons: Sequence[Comparison]) -> Difference:

@@ -3,7 +3,8 @@
 torch packs the steps of all sequences one after the other, without padding, and reads the lengths in Python. So a trace
 would fix the lengths of the sample.
 
-A GRU, an LSTM and an RNN loop over time, so a trace would unroll the steps of the sample. Each is one ONNX operator.
+A GRU, an LSTM and an RNN loop over time, so a trace would unroll the steps of the sample. Each is one ONNX operator; an
+LSTM with a projection, which ONNX has none for, is a Scan over time.
 """
 
 from __future__ import annotations
@@ -302,7 +303,7 @@ def _in_onnx_order(recurrence: Recurrence, weight: Any) -> Any:
     return torch.cat([gates[position] for position in recurrence.gates])
 
 
-# An LSTM with a projection, which ONNX has no operator for: a Scan over time
+# An LSTM with a projection
 
 
 def projected_layer(
