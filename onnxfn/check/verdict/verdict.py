@@ -157,6 +157,7 @@ class Scale:
             sizes = np.nan_to_num(np.abs(block), nan=np.inf)
             squares += float(np.sum(sizes**2))
             largest = max(largest, float(sizes.max()))
+            tick()
             peak = max(peak, float((sizes / weights).max()))
         rms = float(np.sqrt(squares / max(difference.size, 1))) / self.rms
         return Error(largest, Norms(rms, peak))

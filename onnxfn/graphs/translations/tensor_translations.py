@@ -165,9 +165,9 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
     `real`: those of real tensors, for operators that torch's table has for real tensors alone.
     """
     aten = torch.ops.aten
-    own = {each: real.get(each) for each in attrgetter(*MOVING)(aten)}
+    moving = {each: each._schema.name.replace("::", "_") for each in attrgetter(*MOVING)(aten)}
     return {
-        **{each: _beside_parts(each, by or getattr(core, f"aten_{each._opname}")) for each, by in own.items()},
+        **{each: _beside_parts(each, real.get(each) or getattr(core, name)) for each, name in moving.items()},
         aten._fft_c2r.default: _real_signal,
         torch.ops.prims.convert_element_type.default: _converted,
         aten._to_copy.default: lambda tensor, dtype=None, **_: _converted(tensor, dtype),
