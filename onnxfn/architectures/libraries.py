@@ -68,9 +68,7 @@ denoiser: ExportSpec = compose(
 )
 """Models that remove noise from latents, conditioned on a text: UNet, SD3, Flux, Sana.
 
-Inputs: `encoder_hidden_states`, `[batch_size, sequence_length, hidden_size]`, where `hidden_size` is that of the text
-encoder. A row adds the latents and the timestep.
-Tasks: none. A row adds them.
+`hidden_size` is that of the text encoder. A row adds the latents, the timestep and the task.
 """
 
 

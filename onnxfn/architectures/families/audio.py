@@ -50,11 +50,7 @@ Tasks: feature-extraction, automatic-speech-recognition, audio-classification.
 """
 
 audio_with_speaker_tasks: ExportSpec = compose(audio, audio_frames, tasked("audio-xvector"))
-"""`audio` with two more tasks: wav2vec2, WavLM, data2vec-audio.
-
-Inputs: those of `audio`.
-Tasks: those of `audio`, audio-frame-classification, audio-xvector (speaker embeddings).
-"""
+"""`audio` with the classes of frames and with speaker embeddings: wav2vec2, WavLM, data2vec-audio."""
 
 # The trace has 64 steps. The lengths of the cases are not multiples of a frame.
 mel_inputs: ExportSpec = compose(
@@ -66,12 +62,7 @@ mel_inputs: ExportSpec = compose(
     case("one", padded("none")),
     always(return_dict=True),
 )
-"""Models for mel spectrograms of any length: Parakeet, Wav2Vec2-BERT, LASR.
-
-Inputs: `input_features`, `[batch_size, sequence_length, num_mel_bins]`; `attention_mask`,
-`[batch_size, sequence_length]`.
-Tasks: none. A row adds them.
-"""
+"""Models for mel spectrograms of any length: Parakeet, Wav2Vec2-BERT, LASR. A row adds their tasks."""
 
 
 def subsampled_frames(kernel: str, times: str, length: str = "sequence_length") -> ExportSpec:
@@ -102,9 +93,4 @@ fixed_mel_inputs: ExportSpec = compose(
     always(return_dict=True),
     tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
 )
-"""Encoders of mel spectrograms of one length: Qwen2-Audio, Voxtral. They are Whisper's encoder.
-
-Inputs: `input_features`, `[batch_size, num_mel_bins, num_frames]`. The encoder halves the frames: it has half as many
-positions.
-Tasks: feature-extraction.
-"""
+"""Encoders of mel spectrograms of one length: Qwen2-Audio, Voxtral. Whisper's encoder has a position for two frames."""

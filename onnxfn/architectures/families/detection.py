@@ -37,17 +37,10 @@ images_without_cases: ExportSpec = compose(
     sized(batch_size=2, height=64, width=64),
     always(return_dict=True),
 )
-"""`images_of_any_size` without the cases of the check, for models that take only some sizes: a row adds `image_cases`.
-
-Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
-"""
+"""`images_of_any_size` without cases of the check, for models that take only some sizes: a row adds `image_cases`."""
 
 images_of_any_size: ExportSpec = compose(images_without_cases, image_cases((96, 64), (61, 83)))
-"""Models for images whose sides are multiples of nothing: DETR, SegFormer, MaskFormer.
-
-Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`. The trace has images of 64 by 64.
-Tasks: none. A row adds them.
-"""
+"""Models for images whose sides are multiples of nothing: DETR, SegFormer, MaskFormer. A row adds their tasks."""
 
 # The sides of the cases are not multiples of a cell of 8 pixels. The model ignores the remaining pixels.
 grayscale_images: ExportSpec = compose(
@@ -58,20 +51,12 @@ grayscale_images: ExportSpec = compose(
     sized_in("one several", num_channels=(3, 1, 4)),
     always(return_dict=True),
 )
-"""Images of any size and any number of channels: SuperPoint, which uses the first channel only.
-
-Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
-Tasks: none. A row adds them.
-"""
+"""Images of any size and any number of channels: SuperPoint, which uses the first channel only."""
 
 grayscale_pairs: ExportSpec = compose(
     grayscale_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
 )
-"""Pairs of images, for models that match keypoints: SuperGlue, LightGlue, EfficientLoFTR.
-
-Inputs: `pixel_values`, `[batch_size, 2, num_channels, height, width]`.
-Tasks: none. A row adds them.
-"""
+"""Pairs of images, for models that match keypoints: SuperGlue, LightGlue, EfficientLoFTR."""
 
 
 def segmentation_tasks(logits: str) -> ExportSpec:

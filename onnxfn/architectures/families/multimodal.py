@@ -120,11 +120,7 @@ two_towers: ExportSpec = compose(
     image_reads(),
     always(return_dict=True),
 )
-"""`text_and_vision` without inputs and tasks, for models that have others: SigLIP, GroupViT, X-CLIP.
-
-The configuration has the sizes in `text_config` and `vision_config`.
-Inputs: none. Tasks: none. A row adds them.
-"""
+"""`text_and_vision` without inputs and tasks, for models that have others: SigLIP, GroupViT, X-CLIP."""
 
 text_and_vision: ExportSpec = compose(
     two_towers,
@@ -147,18 +143,10 @@ text_with_image: ExportSpec = compose(
     text_inputs,
     image_inputs(),
 )
-"""Models for one text and one image per row: FLAVA, BridgeTower.
-
-Inputs: `input_ids`, `attention_mask`, `pixel_values`. A row says where the configuration has the sizes.
-Tasks: none. A row adds them.
-"""
+"""Models for one text and one image: FLAVA, BridgeTower. A row adds tasks, and the keys of the sizes."""
 
 vision_model: ExportSpec = compose(fixed_images, image_features("batch_size _ _"))
-"""The vision model of a contrastive model, as a separate model: CLIPVisionModel, BlipVisionModel.
-
-Inputs: `pixel_values`.
-Tasks: feature-extraction.
-"""
+"""The vision model of a contrastive model, as a separate model: CLIPVisionModel, BlipVisionModel."""
 
 text_model_inputs: ExportSpec = compose(
     text_dummies,
@@ -170,11 +158,7 @@ text_model_inputs: ExportSpec = compose(
 """`text_model` without a task, for models with other outputs. Its texts have no padding: there is no mask."""
 
 text_model: ExportSpec = compose(text_model_inputs, tasked("feature-extraction"))
-"""The text model of a contrastive model, as a separate model: CLIPTextModel, SiglipTextModel.
-
-Inputs: `input_ids`, `[batch_size, sequence_length]`. Compose it with `text_inputs` for a mask.
-Tasks: feature-extraction.
-"""
+"""The text model of a contrastive model, as a model of its own: CLIPTextModel. `text_inputs` add a mask."""
 
 
 def pooler_output(*, when: Source | None = None, loader: str | None = None) -> ExportSpec:

@@ -76,10 +76,7 @@ global_mask_dummies: ExportSpec = compose(
     case("right-padded", generates("global_mask", "integers", high=2)),
     case("left-padded", generates("global_mask", "integers", high=2)),
 )
-"""The dummy inputs of a mask of tokens with global attention (Longformer, LED).
-
-The trace has one global token per row. The cases of the check have none, and a different number in each row.
-"""
+"""The dummies of a mask of global tokens (Longformer, LED): one per row in the trace; in cases none, or any number."""
 
 decoder_without_cache: ExportSpec = compose(
     text_dummies,

@@ -15,10 +15,7 @@ pixel_inputs: ExportSpec = compose(
     generates("pixels", "normal"),
     sized(batch_size=2),
 )
-"""The input of models for images of one size: `pixel_values`, `[batch_size, num_channels, image_height, image_width]`.
-
-The configuration fixes the channels and the size. A row says where, with `reads`.
-"""
+"""The input of models for images of one size, which the configuration has: a row says where, with `reads`."""
 
 # `image_size` is a height and a width, or one number for both.
 _image_config = compose(
@@ -42,10 +39,7 @@ dynamic_images: ExportSpec = compose(
     sized_in("one several", batch_size=(2, 1, 3)),
     sized_in("one several", height=(from_config("image_height"), 97, 73), width=(from_config("image_width"), 151, 67)),
 )
-"""The input of models for images of any size: `pixel_values`, `[batch_size, num_channels, height, width]`.
-
-The trace has the image size of the configuration, or 64 by 64.
-"""
+"""The input of models for images of any size. The trace has the image size of the configuration, or 64 by 64."""
 
 
 def video_inputs(name: str = "pixel_values") -> ExportSpec:
