@@ -19,8 +19,7 @@ from onnxfn.architectures.families.audio import (
     wav2vec2_frames,
     waveforms,
 )
-from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import rows, sized_in
 from onnxfn.architectures.families.text import text_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized

@@ -16,8 +16,7 @@ from onnxfn.architectures.families.detection import (
     promptable_segmentation,
     segmentation_tasks,
 )
-from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import rows, sized_in
 from onnxfn.architectures.families.vision import backbone, image_features, pixel_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized

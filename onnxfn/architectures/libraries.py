@@ -14,7 +14,7 @@ from onnxfn.architectures.families.multimodal import (
     text_model_inputs,
     text_with_end,
 )
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized

@@ -33,8 +33,7 @@ from onnxfn.architectures.families.multimodal import (
     vision_model,
     vision_tower,
 )
-from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import rows, sized_in
 from onnxfn.architectures.families.text import box_inputs, text_cases, text_dummies, text_inputs
 from onnxfn.architectures.families.vision import image_features, video_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.audio import FRAMES, parakeet_frames
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.seq2seq import (
     STATES,
     audio_decoder,
@@ -27,7 +28,6 @@ from onnxfn.architectures.families.seq2seq import (
     t5_reads,
     waveform_inputs,
 )
-from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import SOURCE, case, gives, loads, runs, takes

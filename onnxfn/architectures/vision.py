@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import rows, sized_in
 from onnxfn.architectures.families.text import text_encoder, text_inputs
 from onnxfn.architectures.families.vision import (
     DYNAMIC_MAP,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import generates, padded
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, takes

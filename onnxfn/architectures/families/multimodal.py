@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
 from onnxfn.architectures.families.vision import fixed_images, image_features
 from onnxfn.specs.algebra.compose import EMPTY, compose, from_config, reads

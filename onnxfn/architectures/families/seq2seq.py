@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs, text_reads
 from onnxfn.specs.algebra.compose import EMPTY, compose, reads
 from onnxfn.specs.algebra.dummies import generates, sized

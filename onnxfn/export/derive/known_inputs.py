@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.feature_inputs import MERGED_PATCHES, PATCH_STRIPS, PLACED_PATCH
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases, text_inputs
 from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.specs.algebra.compose import compose, either, from_config, reads
