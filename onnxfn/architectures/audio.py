@@ -23,7 +23,7 @@ from onnxfn.architectures.families.rows import rows, sized_in
 from onnxfn.architectures.families.text import text_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
-from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, links, loads, runs, takes
+from onnxfn.specs.algebra.facts import SOURCE, TOKENS, always, case, gives, links, loads, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
 from onnxfn.specs.edits.tensors import without
@@ -54,18 +54,13 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
         behaves(
             "decoder",
             takes("input_ids", "batch_size 1", "token_ids"),
-            takes(
-                "encoder_hidden_states",
-                "batch_size encoder_sequence_length decoder_hidden_size=",
-                "lstm_states",
-                kind="float",
-            ),
+            takes("encoder_hidden_states", f"{SOURCE} decoder_hidden_size=", "lstm_states", kind="float"),
             takes("past_hidden_state", state, "lstm_states", kind="float"),
             takes("past_cell_state", state, "lstm_states", kind="float"),
             sized_in("one several", batch_size=(2, 1, 3), encoder_sequence_length=(6, 1, 11)),
             runs("transducers.decoder"),
             links("encoder_hidden_states", part=STEMS["encoder"], output="pooler_output"),
-            gives("logits", "batch_size encoder_sequence_length _"),
+            gives("logits", f"{SOURCE} _"),
             gives("present_hidden_state", state),
             gives("present_cell_state", state),
         ),

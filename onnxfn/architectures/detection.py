@@ -177,14 +177,8 @@ sam2: ExportSpec = compose(
     model_part(MASK_DECODER, gives("object_score_logits", "batch_size point_batch_size _")),
 )
 
-# Models that detect lines of text. Models that recognize their text are in vision.py.
-text_detection: ExportSpec = compose(
-    images_without_cases,
-    image_cases((96, 64), (64, 128)),
-    without(
-        tasked("object-detection", gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
-    ),
-)
+images_of_whole_cells: ExportSpec = compose(images_without_cases, image_cases((96, 64), (64, 128)))
+"""Models for images whose sides are multiples of 32."""
 
 ROWS: Mapping[str, ExportSpec] = rows(
     {
@@ -240,8 +234,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             tasked("image-segmentation", universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _")),
         ),
         "glpn": compose(
-            images_without_cases,
-            image_cases((96, 64), (64, 128)),
+            images_of_whole_cells,
             tasked("feature-extraction", gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
             tasked("depth-estimation", gives("predicted_depth", "batch_size height width")),
         ),
@@ -260,7 +253,14 @@ ROWS: Mapping[str, ExportSpec] = rows(
             generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
             tasked("image-segmentation", universal_segmentation),
         ),
-        "pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det": text_detection,
+        # Models that detect lines of text. Models that recognize their text are in vision.py.
+        "pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det": without(
+            compose(
+                images_of_whole_cells,
+                tasked("object-detection", gives("last_hidden_state", "batch_size 1 height width")),
+            ),
+            *("logits", "pred_boxes"),
+        ),
         "prompt_depth_anything": compose(
             depth_anything,
             takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
@@ -357,8 +357,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             tasked("normal-estimation", gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
         ),
         "uvdoc": compose(
-            images_without_cases,
-            image_cases((96, 64), (64, 128)),
+            images_of_whole_cells,
             tasked("feature-extraction", gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
         ),
         "vitmatte": compose(

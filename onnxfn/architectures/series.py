@@ -73,6 +73,7 @@ series_features: ExportSpec = compose(
 # and the parameters from which `generate` samples the next value.
 PAST_AXES = "batch_size past_length="
 FUTURE_AXES = "batch_size prediction_length="
+CATEGORIES, REALS = "static_categorical_features", "static_real_features"
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
@@ -86,19 +87,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             takes("past_values", PAST_AXES, "values", kind="float"),
             takes("past_time_features", f"{PAST_AXES} num_time_features=", "values", kind="float"),
             takes("past_observed_mask", PAST_AXES, "observed", kind="float"),
-            takes(
-                "static_categorical_features",
-                "batch_size num_static_categorical_features=",
-                "category",
-                when="num_static_categorical_features",
-            ),
-            takes(
-                "static_real_features",
-                "batch_size num_static_real_features=",
-                "values",
-                kind="float",
-                when="num_static_real_features",
-            ),
+            takes(CATEGORIES, f"batch_size num_{CATEGORIES}=", "category", when=f"num_{CATEGORIES}"),
+            takes(REALS, f"batch_size num_{REALS}=", "values", kind="float", when=f"num_{REALS}"),
             takes("future_values", FUTURE_AXES, "values", kind="float"),
             takes("future_time_features", f"{FUTURE_AXES} num_time_features=", "values", kind="float"),
             generates("values", "normal"),

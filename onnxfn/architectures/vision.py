@@ -130,13 +130,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         # Positions come from rotations, so a video may have any number of frames from 2 on. ONNX Runtime refuses a lone
         # one, which modeling_vjepa2.VJEPA2Embeddings.forward repeats.
         "vjepa2": compose(
-            video_inputs("pixel_values_videos"),
-            takes(
-                "pixel_values_videos",
-                "batch_size num_frames num_channels= image_height= image_width=",
-                "pixels",
-                kind="float",
-            ),
+            video_inputs("pixel_values_videos", frames="num_frames"),
             sized(num_frames=4),
             image_features("batch_size num_patches _"),
             tasked("video-classification"),

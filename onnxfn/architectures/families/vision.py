@@ -42,14 +42,14 @@ dynamic_images: ExportSpec = compose(
 """The input of models for images of any size. The trace has the image size of the configuration, or 64 by 64."""
 
 
-def video_inputs(name: str = "pixel_values") -> ExportSpec:
-    """A spec of an input of videos of one length and size."""
+def video_inputs(name: str = "pixel_values", frames: str = "num_frames=") -> ExportSpec:
+    """A spec of an input of videos of one size, and of one length unless the axis `frames` is dynamic."""
     return compose(
         _image_config,
         reads(num_frames="num_frames or frames_per_clip"),
         generates("pixels", "normal"),
         sized(batch_size=2),
-        takes(name, "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float"),
+        takes(name, f"batch_size {frames} num_channels= image_height= image_width=", "pixels", kind="float"),
     )
 
 
