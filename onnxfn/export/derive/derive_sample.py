@@ -26,8 +26,13 @@ from onnxfn.export.derive.sample_inputs import (
     specified_range,
     with_own_buffers,
 )
-from onnxfn.export.derive.sample_runs import accepted_sizes, runs_at, with_generators, with_long_text
-from onnxfn.export.derive.traced_axes import with_traced_axes
+from onnxfn.export.derive.sample_runs import (
+    accepted_sizes,
+    runs_at,
+    with_generators,
+    with_long_text,
+    with_traced_axes,
+)
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import submodule_of
