@@ -14,6 +14,7 @@ from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import always, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.converters import Path
 from onnxfn.specs.records import Getter, Kind, NestedDummy
 
 Forms = tuple[ExportSpec, ...]
@@ -134,15 +135,23 @@ PATCH_STRIPS = compose(
 )
 """The patches of all images side by side, as one image of the height of a patch."""
 
-PLACED_PATCHES = compose(
-    takes("pixel_values", "num_images num_tokens*pooled_patches patch_values=", "patches", kind="float"),
-    takes("pixel_position_ids", "num_images num_tokens*pooled_patches 2", "patch_places", path=("image_position_ids",)),
-    reads(pooled_side="vision_config.pooling_kernel_size or 1", pooled_patches="pooled_side ** 2"),
-    generates("patches", "uniform", low=0.0),
-    generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
-    sized_in("one several", num_images=(2, 1, 3), num_tokens=(8, 6, 15)),
-)
-"""The patches of each image, and the column and the row of each; -1 for padding."""
+
+def placed_patches(images: str, side: str, path: Path = ()) -> ExportSpec:
+    """A spec of the patches of each image, and the column and the row of each; -1 for padding.
+
+    `images`: the axis of images. `side`: the key of the side of a pooled square. `path`: that of the places.
+    """
+    return compose(
+        takes("pixel_values", f"{images} num_tokens*pooled_patches patch_values=", "patches", kind="float"),
+        takes("pixel_position_ids", f"{images} num_tokens*pooled_patches 2", "patch_places", path=path),
+        reads(pooled_side=side, pooled_patches="pooled_side ** 2"),
+        generates("patches", "uniform", low=0.0),
+        generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
+        sized_in("one several", **{images: (2, 1, 3)}, num_tokens=(8, 6, 15)),
+    )
+
+
+PLACED_PATCHES = placed_patches("num_images", "vision_config.pooling_kernel_size or 1", ("image_position_ids",))
 
 PLACED_MERGED_PATCHES = compose(
     PLACED_PATCHES,
@@ -190,15 +199,18 @@ PLACED_VALUES = compose(
 )
 """The patches of each image, with their places."""
 
-QUESTION = compose(
-    takes("qformer_input_ids", "num_images qformer_length", "question_ids"),
-    takes("qformer_attention_mask", "num_images qformer_length", "padding_mask"),
-    reads(qformer_vocab_size="qformer_config.vocab_size"),
-    generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
-    padded("right"),
-    sized_in("one several", qformer_length=(10, 6, 13)),
-)
-"""The text of a Q-Former for each image: it selects the features to read."""
+
+def question(batch: str) -> ExportSpec:
+    """A spec of the text of a Q-Former for each image, or for each text: it selects the features to read."""
+    return compose(
+        takes("qformer_input_ids", f"{batch} qformer_length", "question_ids"),
+        takes("qformer_attention_mask", f"{batch} qformer_length", "padding_mask"),
+        reads(qformer_vocab_size="qformer_config.vocab_size"),
+        generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
+    )
+
+
+QUESTION = compose(question("num_images"), padded("right"), sized_in("one several", qformer_length=(10, 6, 13)))
 
 ASKED: Forms = (
     compose(PIXELS, QUESTION),

@@ -33,13 +33,10 @@ choice_sizes: ExportSpec = sized_in("one right-padded left-padded", num_choices=
 """The number of choices in the trace and in each case of the check."""
 
 text_tasks: ExportSpec = compose(
-    tasked("feature-extraction"),
-    tasked("fill-mask"),
+    *map(tasked, ("feature-extraction", "fill-mask")),
     # every text input is `[batch_size, num_choices, sequence_length]`
     tasked("multiple-choice", Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS}), choice_sizes),
-    tasked("question-answering"),
-    tasked("text-classification"),
-    tasked("token-classification"),
+    *map(tasked, ("question-answering", "text-classification", "token-classification")),
 )
 """The tasks of text encoders."""
 
@@ -95,9 +92,7 @@ decoder_without_cache: ExportSpec = compose(
     tasked("feature-extraction-with-past", Edit("with_past", {"direction": "outputs"})),
     tasked("text-generation"),
     tasked("text-generation-with-past", Edit("with_past", {"direction": "both"})),
-    tasked("text-classification"),
-    tasked("token-classification"),
-    tasked("question-answering"),
+    *map(tasked, ("text-classification", "token-classification", "question-answering")),
 )
 """`text_decoder` without a KV cache, for models whose layers all have a recurrent state: Mamba."""
 
@@ -113,10 +108,8 @@ question-answering. A row chooses among them with `only_tasks`.
 positions: ExportSpec = takes("position_ids", TOKENS, "token_positions")
 """The input `position_ids` of a model for text: the position of each token; a decoder does not count padding."""
 
-generation_positions: ExportSpec = compose(
-    tasked("feature-extraction", positions),
-    tasked("feature-extraction-with-past", positions),
-    tasked("text-generation", positions),
-    tasked("text-generation-with-past", positions),
-)
+FEATURES = ("feature-extraction", "feature-extraction-with-past")
+GENERATION = ("text-generation", "text-generation-with-past")
+
+generation_positions: ExportSpec = compose(*(tasked(task, positions) for task in (*FEATURES, *GENERATION)))
 """`positions` in feature-extraction and text-generation alone. As in Optimum, classification has no such input."""

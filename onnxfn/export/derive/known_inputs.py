@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families.feature_inputs import MERGED_PATCHES, PATCH_STRIPS, PLACED_PATCH
+from onnxfn.architectures.families.feature_inputs import (
+    MERGED_PATCHES,
+    PATCH_STRIPS,
+    PLACED_PATCH,
+    placed_patches,
+    question,
+)
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
 from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases, text_inputs
@@ -175,16 +181,6 @@ def _grid_forms(*axes: str) -> Forms:
     return tuple(compose(inputs, generates("packed_grids", "packed_grids", **grids, frames=each)) for each in (2, 1))
 
 
-POOLED_PATCHES = compose(
-    takes("pixel_values", "batch_size num_tokens*pooled_patches patch_values=", "patches", kind="float"),
-    takes("pixel_position_ids", "batch_size num_tokens*pooled_patches 2", "patch_places"),
-    reads(pooled_side="pooling_kernel_size", pooled_patches="pooling_kernel_size ** 2"),
-    generates("patches", "uniform", low=0.0),
-    generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
-    sized_in("one several", batch_size=(2, 1, 3), num_tokens=(8, 6, 15)),
-)
-"""The patches of an image per row, and the column and the row of each in the image; -1 for padding."""
-
 INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "input_ids": (TEXT_INPUTS, CHOICES, *CODES),
@@ -288,10 +284,7 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens"),
         _ids_with_image(token, from_config("num_placeholders")),
         TEXTS_AFTER_IMAGES,
-        takes("qformer_input_ids", "batch_size qformer_length", "question_ids"),
-        takes("qformer_attention_mask", "batch_size qformer_length", "padding_mask"),
-        reads(qformer_vocab_size="qformer_config.vocab_size"),
-        generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
+        question("batch_size"),
         sized_in(CASES, qformer_length=(10, 6, 13, 8)),
     )
 
@@ -353,7 +346,7 @@ JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
         "marks": (QUESTIONS,),
         "padding_cache input_values": (WHOLE_TOKENS,),
         "return_loss input_ids input_values": (SOUNDS_AND_TEXTS,),
-        "pixel_position_ids": (POOLED_PATCHES,),
+        "pixel_position_ids": (placed_patches("batch_size", "pooling_kernel_size"),),
         "image_grid_thw": (MERGED_PATCHES,),
         "target_sizes": (PATCH_STRIPS,),
         "input_ids pixel_values": (PATCHES_IN_TEXTS,),
