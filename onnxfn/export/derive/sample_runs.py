@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from attrs import evolve
 
 from onnxfn.check.cases.runnable_sizes import fixed_axes, runnable_limits
@@ -164,22 +162,20 @@ def _runs(model: Any, spec: ExportSpec) -> tuple[Runs, bool]:
     def tensors(result: Any) -> Mapping[Any, Any]:
         tensors_of_result = all_tensors(result, caches=takes_cache)
         real = (tensor for tensor in tensors_of_result.values() if tensor.is_floating_point())
-        nan.extend(bool(np.isnan(tensor.float().numpy()).any()) for tensor in real)
+        nan.extend(bool(tensor.isnan().any()) for tensor in real)
         return tensors_of_result
 
     return run_at_sizes(model, with_long_text(model, spec), tensors), any(nan)
 
 
-def at_sizes(
-    spec: ExportSpec, sizes: Mapping[str, int], several: Mapping[str, int] = MappingProxyType({})
-) -> ExportSpec:
+def at_sizes(spec: ExportSpec, sizes: Mapping[str, int], several: Mapping[str, int] | None = None) -> ExportSpec:
     """The spec that is traced at other sizes, with cases for larger ones; the case `sample` has those that it had."""
     planned = resolved(spec, {})
     before, batch = known_sizes(planned, {}), batch_symbol(planned)
     lengths = {name: size for name, size in sizes.items() if name != batch}
     larger = ({name: size + step for name, size in lengths.items()} for step in CASE_STEPS)
     cases = dict(zip(("one", "several"), larger, strict=True))
-    cases["several"] |= {name: size for name, size in several.items() if name != batch}
+    cases["several"] |= {name: size for name, size in (several or {}).items() if name != batch}
     if before != sizes:
         cases["sample"] = {name: before[name] for name in lengths}
     return compose(spec, sized(**sizes), *(case(name, sized(**of_case)) for name, of_case in cases.items()))

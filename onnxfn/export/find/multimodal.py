@@ -6,7 +6,6 @@ language model is two parts: a table of tokens, and a model that takes embedding
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
@@ -82,7 +81,7 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     )
 
 
-def _encoded(model: Any, name: str, towers: Sequence[str]) -> ExportSpec:
+def _encoded(model: Any, name: str, towers: list[str]) -> ExportSpec:
     """The spec of an encoder-decoder: towers, the table of tokens, the encoder and the decoder."""
     past = WITH_PAST if name.endswith(WITH_PAST) else ""
     text = derive_from_model(model, f"text2text-generation{past}", of_texts=True)
@@ -154,9 +153,6 @@ def _written_text(model: Any, task: str) -> tuple[ExportSpec, ExportSpec | None]
 
 def embedding_width(model: Any) -> ExportSpec:
     """A spec of the width of a row of embeddings."""
-    import torch
-
-    device = next(model.parameters()).device
-    token = torch.zeros((1, 1), dtype=torch.int64, device=device)
+    token = next(model.parameters()).new_zeros((1, 1)).long()
     rows = submodule_of(model, token_table.call.submodule)(token)["inputs_embeds"]
     return reads(embedding_width=constant(int(rows.shape[-1])))
