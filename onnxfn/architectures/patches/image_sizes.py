@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from attrs import frozen
 from torch import Tensor
 from torch.nn import functional
 
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.specs.algebra.dummies import Array
 
 
 def symbolic_int(x: Any) -> Any:
@@ -93,32 +94,18 @@ def interpolated_bicubic(
     return torch.cat((class_embedding, patch_embeddings), dim=1)
 
 
-@frozen
-class LevelSizes:
-    """Stands for the tensor of the height and the width of each level. No value is read from a tensor."""
-
-    sizes: tuple[tuple[int, int], ...]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The shape of the tensor."""
-        return len(self.sizes), 2
-
-    def __getitem__(self, index: tuple[int, int]) -> int:
-        level, axis = index
-        return self.sizes[level][axis]
-
-
 def flat_features(
     _: Any, vision_features: Sequence[Tensor], vision_pos_embeds: Sequence[Tensor]
-) -> tuple[Tensor, Tensor, LevelSizes]:
-    """For Sam3DetrEncoder._prepare_multilevel_features: features and positions of all levels in one row, and sizes."""
+) -> tuple[Tensor, Tensor, Array]:
+    """For Sam3DetrEncoder._prepare_multilevel_features: features and positions of all levels in one row, and sizes.
+
+    The sizes are an array of objects: the model reads them one by one, and a trace reads no value from a tensor.
+    """
     features, positions = (
         torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
         for levels in (vision_features, vision_pos_embeds)
     )
-    sizes = tuple((level.shape[-2], level.shape[-1]) for level in vision_features)
-    return features, positions, LevelSizes(sizes)
+    return features, positions, np.array([level.shape[-2:] for level in vision_features], dtype=object)
 
 
 def patch_embeddings(
