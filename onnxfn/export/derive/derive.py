@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
+from linecache import getlines
 from typing import Any
 
 from attrs import evolve
@@ -239,13 +239,8 @@ def masked_by_eager(model: Any) -> ExportSpec:
         if isinstance(getattr(module, "is_causal", None), bool):
             is_causal.setdefault(type(module).__module__, set()).add(module.is_causal)
     modules = [sys.modules[name] for name, values in is_causal.items() if values == {False}]
-    is_masked = any(hasattr(module, "create_causal_mask") and not CAUSAL.search(_source(module)) for module in modules)
+    masked = [module for module in modules if hasattr(module, "create_causal_mask")]
+    # No lines in an application without sources.
+    sources = ("".join(getlines(getattr(module, "__file__", ""), vars(module))) for module in masked)
+    is_masked = any(not CAUSAL.search(source) for source in sources)
     return ExportSpec(call=Call(attention="eager")) if is_masked else ExportSpec()
-
-
-def _source(module: Any) -> str:
-    """The source of a module; the empty string without one, as in a frozen application."""
-    try:
-        return inspect.getsource(module)
-    except OSError:
-        return ""
