@@ -115,7 +115,7 @@ def _accepted(
     """
     wide = {sample.name: assumed_range(sample.name, sample.tensor) for sample in tensors} | certain
     with errors_dropped():  # the values may be none that the module accepts; the sample's are
-        runs, has_nan = _runs(model, with_generators(base, wide))
+        runs, has_nan = _runs(model, with_generators(base, wide), [])
         if not has_nan:
             return wide, runs
     generators = _like_sample(tensors, certain)
@@ -123,7 +123,7 @@ def _accepted(
     for name in [name for name in generators if name not in certain]:
         wider = {**generators, name: wide[name]}
         with errors_dropped():
-            wider_runs, has_nan = _runs(model, with_generators(base, wider))
+            wider_runs, has_nan = _runs(model, with_generators(base, wider), [])
             if may_have_nan or not has_nan:
                 generators, runs = wider, wider_runs
     return generators, runs
@@ -131,38 +131,28 @@ def _accepted(
 
 def first_runs(model: Any, base: ExportSpec, generators: Generators) -> tuple[Runs, bool]:
     """The runs on values like the sample's, and whether a result has NaN; InvalidSpec if the module does not run."""
+    spec, nan = with_generators(base, generators), list[bool]()
     try:
-        return _runs(model, with_generators(base, generators))
+        return _runs(model, spec, nan)
     except Exception as error:
         raise_no_memory(error)
-        where = _failing_sizes(model, with_long_text(model, with_generators(base, generators)))
+        failing = specs_at_sizes(with_long_text(model, spec))[len(nan)]
+        sizes = ", ".join(f"{name}={size}" for name, size in known_sizes(failing, {}).items())
+        where = f" at {sizes}" if nan else ""  # it fails at the sizes of the sample
         raise InvalidSpec(
             f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; name its dynamic axes "
             "in `axes`"
         ) from error
 
 
-def _failing_sizes(model: Any, spec: PlannedSpec) -> str:
-    """The sizes at which a module does not run, for a message; nothing if it fails at the sizes of the sample."""
-    for seed, sized_spec in enumerate(specs_at_sizes(spec)):
-        try:
-            run(model, sized_spec, seed)
-        except Exception as error:  # noqa: BLE001 - a module may raise anything
-            raise_no_memory(error)
-            sizes = (f"{name}={size}" for name, size in known_sizes(sized_spec, {}).items())
-            return f" at {', '.join(sizes)}" if seed else ""
-    return ""
-
-
-def _runs(model: Any, spec: ExportSpec) -> tuple[Runs, bool]:
-    """The runs of a module at all sizes, and whether a result has NaN."""
-    nan: list[bool] = []
+def _runs(model: Any, spec: ExportSpec, nan: list[bool]) -> tuple[Runs, bool]:
+    """The runs of a module at all sizes, and whether a result has NaN; `nan` gets the same of each run that ends."""
     takes_cache = any(builder.by == "cache_of_layers" for builder in spec.call.builders)
 
     def tensors(result: Any) -> Mapping[Any, Any]:
         tensors_of_result = all_tensors(result, caches=takes_cache)
-        real = (tensor for tensor in tensors_of_result.values() if tensor.is_floating_point())
-        nan.extend(bool(tensor.isnan().any()) for tensor in real)
+        real = (tensor.float() for tensor in tensors_of_result.values() if tensor.is_floating_point())
+        nan.append(any(bool(tensor.isnan().any()) for tensor in real))
         return tensors_of_result
 
     return run_at_sizes(model, with_long_text(model, spec), tensors), any(nan)
