@@ -23,7 +23,7 @@ from onnxfn.export.derive.derive_sample import derive_from_sample
 from onnxfn.export.derive.probe import accepted, answer_tensors, outputs_spec
 from onnxfn.export.find.multimodal import multimodal_spec
 from onnxfn.export.find.other_libraries import row_name
-from onnxfn.export.find.written_tasks import LISTED, SEES, TOWERS, reads_features, stem_of, written_task
+from onnxfn.export.find.written_tasks import LISTED, SEES, SEES_AND_HEARS, TOWERS, reads_features, stem_of, written_task
 from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import as_module, method_name
@@ -196,21 +196,14 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
     """
     values = snapshot(config)
     if task is not None:
-        listed = listed_loader(str(values.get("model_type")), canonical(task)) or _whole_model_loader(values, task)
-        return ExportSpec(task=task, call=Call(loader=listed or loader_of(task)))
+        # The text half of a multimodal model is loaded with the whole if transformers has no class for that half.
+        of_text = {"text-generation": ("text-generation", SEES, SEES_AND_HEARS)}
+        tasks = {**LISTED, **of_text}.get(stem_of(task), (canonical(task),))
+        loaders = (listed_loader(str(values.get("model_type")), each) for each in tasks)
+        return ExportSpec(task=task, call=Call(loader=next(filter(None, loaders), None) or loader_of(task)))
     class_name = next(iter(values.get("architectures") or ()), None)
     loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
     return ExportSpec(call=Call(loader=loaders.get(class_name, class_name)))
-
-
-def _whole_model_loader(config: Any, task: str) -> str | None:
-    """The loader of a multimodal model; also for its text half, if transformers has no class for that half."""
-    model_type, stem = str(config.get("model_type")), canonical(task).removesuffix(WITH_PAST)
-    if stem in LISTED:
-        return next(filter(None, (listed_loader(model_type, each) for each in LISTED[stem])), None)
-    if stem != "text-generation" or listed_loader(model_type, stem):
-        return None
-    return listed_loader(model_type, SEES) or listed_loader(model_type, "any-to-any")
 
 
 def _in_parts(model_or_type: Any, task: str) -> ExportSpec:
