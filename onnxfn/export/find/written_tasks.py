@@ -88,8 +88,11 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
     config = snapshot(model_or_config)
     if config.get("is_encoder_decoder"):
         return False
+    import transformers
+
     towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
-    owner = _class_for(model_or_config, config, stem_of(task))
+    listed = next(iter(listed_classes(str(config.get("model_type")), stem_of(task))), "")
+    owner = type(model_or_config) if hasattr(model_or_config, "forward") else getattr(transformers, listed, None)
     if not towers or not all(has_feature_method(owner, METHODS[part]) for part in towers):
         return False
     parameters = inspect.signature(owner.forward).parameters
@@ -99,16 +102,6 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
 def stem_of(task: str | None) -> str:
     """The task without its past; feature-extraction if there is none."""
     return DEFAULT_TASK if task is None else canonical(task).removesuffix(WITH_PAST)
-
-
-def _class_for(model_or_config: Any, config: Mapping[str, Any], task: str) -> Any:
-    """The class of a model, or the one that transformers' tables list for a configuration and a task."""
-    if hasattr(model_or_config, "forward"):
-        return type(model_or_config)
-    import transformers
-
-    name = next(iter(listed_classes(str(config.get("model_type")), task)), "")
-    return getattr(transformers, name, None)
 
 
 CLIENT_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
