@@ -58,13 +58,6 @@ def global_block_ids(attention_mask: Tensor, global_block_size: int) -> tuple[Te
     return block_ids.to(torch.int32), segment_ids.to(torch.int32)
 
 
-def global_aggregates(hidden_states: Tensor, block_ids: Tensor, global_seq_len: int) -> Tensor:
-    """For _create_global_aggregates: the sum of the tokens of each block, `[batch, blocks, size]`."""
-    blocks = torch.arange(global_seq_len, device=block_ids.device)
-    one_hot = (block_ids[..., None] == blocks).to(hidden_states.dtype)
-    return one_hot.transpose(1, 2) @ hidden_states
-
-
 def side_bias(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tensor:
     """For compute_side_bias: the attention bias of tokens to blocks, `[batch, heads, tokens, blocks]`.
 
