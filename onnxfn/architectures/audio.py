@@ -42,7 +42,6 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
     state = "num_decoder_layers= batch_size decoder_hidden_size="
     return compose(
         generates("token_ids", "integers", high=from_config("vocab_size")),
-        generates("lstm_states", "uniform"),
         behaves(
             "encoder",
             mel_inputs,
@@ -54,9 +53,9 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
         behaves(
             "decoder",
             takes("input_ids", "batch_size 1", "token_ids"),
-            takes("encoder_hidden_states", f"{SOURCE} decoder_hidden_size=", "lstm_states", kind="float"),
-            takes("past_hidden_state", state, "lstm_states", kind="float"),
-            takes("past_cell_state", state, "lstm_states", kind="float"),
+            takes("encoder_hidden_states", f"{SOURCE} decoder_hidden_size=", "uniform", kind="float"),
+            takes("past_hidden_state", state, "uniform", kind="float"),
+            takes("past_cell_state", state, "uniform", kind="float"),
             sized_in("one several", batch_size=(2, 1, 3), encoder_sequence_length=(6, 1, 11)),
             runs("transducers.decoder"),
             links("encoder_hidden_states", part=STEMS["encoder"], output="pooler_output"),
@@ -116,8 +115,7 @@ def vocoder(loader: str) -> ExportSpec:
     Tasks: text-to-audio.
     """
     return compose(
-        takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
-        generates("mel", "normal"),
+        takes("spectrogram", f"{TOKENS} model_in_dim=", "normal", kind="float"),
         sized(batch_size=2, sequence_length=16),
         tasked("text-to-audio", loads(loader), gives("waveform", "batch_size n_samples")),
     )
@@ -144,7 +142,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         # Spectrograms of one size, because the model has a position for each patch.
         "audio-spectrogram-transformer": compose(
             without(fixed_mel_inputs, "input_features"),
-            takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
+            takes("input_values", "batch_size max_length= num_mel_bins=", "normal", kind="float"),
             tasked("audio-classification"),
         ),
         "dac": compose(
@@ -153,7 +151,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             code_dummies,
             behaves(
                 "encoder",
-                takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
+                takes("input_values", "batch_size 1 sequence_length", "normal", kind="float"),
                 runs("self.encode"),
                 always(return_dict=True),
                 gives("audio_codes", "batch_size _ frames", kind="int64"),
@@ -176,7 +174,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             sized_in("one several", num_codebooks=(2, 3, 1)),
             behaves(
                 "encoder",
-                takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
+                takes("input_values", "batch_size audio_channels= sequence_length", "normal", kind="float"),
                 runs("music.single_chunk_encoder"),
                 gives("audio_codes", "1 batch_size _ frames", kind="int64"),
             ),
@@ -197,7 +195,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             tasked("feature-extraction"),
         ),
         "glmasr_encoder": compose(
-            takes("input_features", "batch_size num_mel_bins= sequence_length", "mel", kind="float"),
+            takes("input_features", "batch_size num_mel_bins= sequence_length", "normal", kind="float"),
             without(mel_inputs, "attention_mask", "input_features"),
             tasked("feature-extraction", gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
         ),
@@ -221,15 +219,14 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "parakeet_encoder": compose(mel_inputs, parakeet_frames(), audio_features),
         "pe_audio_encoder": compose(
             waveforms,
-            takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
+            takes("input_values", "batch_size 1 sequence_length", "normal", kind="float"),
             always(return_dict=True),
             dac_frames,
             tasked("feature-extraction", gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
         ),
         "univnet": compose(
-            takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
-            takes("noise_sequence", f"{TOKENS} model_in_channels=", "mel", kind="float"),
-            generates("mel", "normal"),
+            takes("input_features", f"{TOKENS} num_mel_bins=", "normal", kind="float"),
+            takes("noise_sequence", f"{TOKENS} model_in_channels=", "normal", kind="float"),
             sized(batch_size=2, sequence_length=16),
             always(return_dict=True),
             tasked("text-to-audio", loads("AutoModel"), gives("waveforms", "batch_size n_samples")),

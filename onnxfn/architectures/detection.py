@@ -280,8 +280,8 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "sam": compose(
             sam_reads,
             promptable_segmentation(
-                takes("image_positional_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
-                takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
+                takes("image_positional_embeddings", EMBEDDING_AXES, "normal", kind="float"),
+                takes("image_embeddings", EMBEDDING_AXES, "normal", kind="float"),
                 encoder="sam.vision_encoder",
                 decoder="sam.prompt_encoder_mask_decoder",
             ),
@@ -321,10 +321,9 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "seggpt": compose(
             reads(half="image_size[0] // 2", image_width="image_size[1]"),
             *(
-                takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
+                takes(name, "batch_size num_channels= half= image_width=", "normal", kind="float")
                 for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
             ),
-            generates("pixels", "normal"),
             sized(batch_size=2),
             tasked("image-segmentation", loads("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
         ),

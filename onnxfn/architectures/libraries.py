@@ -27,7 +27,6 @@ clip_sentence_encoder: ExportSpec = compose(
     text_dummies,
     text_batch_cases,
     text_with_end,
-    generates("pixels", "normal"),
     reads(vocab_size="text_config.vocab_size"),
     image_reads(),
     image_inputs(),
@@ -52,8 +51,6 @@ LATENT_AXES = "batch_size num_channels= height width"
 DENOISED_AXES = "batch_size _ height width"
 
 denoiser: ExportSpec = compose(
-    generates("latents", "normal"),
-    generates("hidden_states", "normal"),
     generates("timesteps", "uniform", low=1.0, high=999.0),
     reads(num_channels="in_channels", side="sample_size or 64"),
     sized_in(
@@ -63,7 +60,7 @@ denoiser: ExportSpec = compose(
         height=(from_config("side[0] or side"), 8, 24),
         width=(from_config("side[1] or side"), 24, 16),
     ),
-    takes("encoder_hidden_states", "batch_size sequence_length hidden_size=", "hidden_states", kind="float"),
+    takes("encoder_hidden_states", "batch_size sequence_length hidden_size=", "normal", kind="float"),
     always(return_dict=True),
 )
 """Models that remove noise from latents, conditioned on a text: UNet, SD3, Flux, Sana.
@@ -72,16 +69,14 @@ denoiser: ExportSpec = compose(
 """
 
 
-def float_input(
-    name: str, axes: str, generator: str = "hidden_states", *, inside: str = "", **options: Source
-) -> ExportSpec:
+def float_input(name: str, axes: str, generator: str = "normal", *, inside: str = "", **options: Source) -> ExportSpec:
     """A spec of a float input. `inside`: the argument of `forward` that is a dict with it, if any."""
     return takes(name, axes, generator, kind="float", path=(inside, name) if inside else (), **options)
 
 
 HAS_POOLED_TEXT = "addition_embed_type == 'text_time'"
 unet: ExportSpec = compose(
-    float_input("sample", LATENT_AXES, "latents"),
+    float_input("sample", LATENT_AXES),
     float_input("timestep", "", "timesteps"),
     denoiser,
     reads(
@@ -109,7 +104,7 @@ pooled_projection_inputs: ExportSpec = compose(
 )
 
 # Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
-autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized_in("one several", batch_size=(2, 1, 3)))
+autoencoder: ExportSpec = sized_in("one several", batch_size=(2, 1, 3))
 
 
 def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...]) -> ExportSpec:
@@ -123,7 +118,7 @@ def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...
     latents = gives(output, f"batch_size _ {height}//scale {width}//scale", path=path, kind="float")
     return compose(
         autoencoder,
-        takes("sample", f"batch_size num_channels= {height} {width}", "pixels", kind="float", path=("x",)),
+        takes("sample", f"batch_size num_channels= {height} {width}", "normal", kind="float", path=("x",)),
         reads(num_channels="in_channels"),
         runs("self.encode"),
         sized_in("one several", **{height: (None, 64, 96), width: (None, 96, 32)}),
@@ -141,7 +136,7 @@ def vae_decoder(*specs: ExportSpec) -> ExportSpec:
     sides = "latent_height latent_width"
     return compose(
         autoencoder,
-        takes("latent_sample", f"batch_size num_channels= {sides}", "pixels", kind="float", path=("z",)),
+        takes("latent_sample", f"batch_size num_channels= {sides}", "normal", kind="float", path=("z",)),
         reads(num_channels="latent_channels"),
         sized_in("one several", latent_height=(64, 6, 5), latent_width=(64, 9, 4)),
         runs("self.decode"),
@@ -181,7 +176,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "diffusers.flux-transformer-2d": compose(
             # `txt_ids` and `img_ids` are the positions of tokens and of patches. `guidance` is the guidance scale.
-            float_input("hidden_states", "batch_size packed_height_width num_channels=", "latents"),
+            float_input("hidden_states", "batch_size packed_height_width num_channels="),
             denoiser,
             pooled_projection_inputs,
             generates("timesteps", "uniform", low=0.0, high=1.0),
@@ -203,7 +198,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             serves("feature-extraction", loads("Gemma2Model"), LAST_HIDDEN_STATE),
         ),
         "diffusers.sana-transformer": compose(
-            float_input("hidden_states", LATENT_AXES, "latents"),
+            float_input("hidden_states", LATENT_AXES),
             denoiser,
             takes("encoder_attention_mask", "batch_size sequence_length", "padding_mask"),
             generates("padding_mask", "mask", padding="right"),
@@ -212,7 +207,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
         ),
         "diffusers.sd3-transformer-2d": compose(
-            float_input("hidden_states", LATENT_AXES, "latents"),
+            float_input("hidden_states", LATENT_AXES),
             denoiser,
             pooled_projection_inputs,
             serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
@@ -245,8 +240,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         # timm. Models with positions for one image size have `fixed_input_size` in their configuration.
         "timm.default-timm-config": compose(
-            takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float", path=("x",)),
-            generates("pixels", "normal"),
+            takes("pixel_values", "batch_size num_channels= height width", "normal", kind="float", path=("x",)),
             reads(num_channels="input_size[0]"),
             sized_in(
                 "one several",

@@ -93,7 +93,6 @@ speech_encoder_decoder: ExportSpec = compose(
     composite_reads,
     wav2vec2_frames("encoder.", "encoder_sequence_length"),
     reads(hidden_size="encoder.output_hidden_size if encoder.add_adapter else encoder.hidden_size"),
-    generates("waveform", "normal"),
     composite_monolith(waveform_inputs),
     encodes(waveform_inputs, FRAMES),
     # These mask lengths give the number of states in the cases: the model indexes the last state of the mask.
@@ -121,13 +120,12 @@ def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_h
         seq2seq,
         image_reads(),
         *facts,
-        generates("pixels", "normal"),
         behaves("encoder", image_inputs(), runs(encoder), gives("last_hidden_state", "batch_size _ _", path=(rows,))),
         behaves(
             "decoder",
             runs(decoder),
             gives("logits", f"{TARGET} _"),
-            takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+            takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "normal", kind="float"),
             links("encoder_hidden_states", part="encoder_model", output="last_hidden_state"),
             takes("input_ids", TARGET, "token_ids"),
             takes("attention_mask", TARGET, "padding_mask"),
@@ -248,7 +246,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             ),
             behaves(
                 "decoder",
-                takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+                takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "normal", kind="float"),
                 takes("encoder_attention_mask", SOURCE, "padding_mask"),
                 takes("input_ids", TARGET, "token_ids"),
                 encoder_decoder_cache("input_ids"),

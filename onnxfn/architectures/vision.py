@@ -81,9 +81,8 @@ ROWS: Mapping[str, ExportSpec] = rows(
             # the model without a preprocessor takes vectors
             tasked(
                 "feature-extraction",
-                takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
+                takes("inputs", f"{TOKENS} d_model=", "normal", kind="float"),
                 takes("attention_mask", TOKENS, "padding_mask"),
-                generates("vectors", "normal"),
                 gives("last_hidden_state", STATES),
             ),
         ),
@@ -114,7 +113,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         # A line of text has the height that the model was trained with, and any width.
         "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec": compose(
             dynamic_images,
-            takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
+            takes("pixel_values", "batch_size num_channels= 48 width", "normal", kind="float"),
             sized_in("one several", width=(160, 97, 75)),
             tasked("text-recognition"),
         ),

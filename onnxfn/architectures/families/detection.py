@@ -31,8 +31,7 @@ def image_cases(
 
 
 images_without_cases: ExportSpec = compose(
-    takes("pixel_values", IMAGE_AXES, "pixels", kind="float"),
-    generates("pixels", "normal"),
+    takes("pixel_values", IMAGE_AXES, "normal", kind="float"),
     reads(num_channels="num_channels or backbone_config.num_channels or 3"),
     sized(batch_size=2, height=64, width=64),
     always(return_dict=True),
@@ -44,8 +43,7 @@ images_of_any_size: ExportSpec = compose(images_without_cases, image_cases((96, 
 
 # The sides of the cases are not multiples of a cell of 8 pixels. The model ignores the remaining pixels.
 grayscale_images: ExportSpec = compose(
-    takes("pixel_values", "batch_size num_channels height width", "pixels", kind="float"),
-    generates("pixels", "normal"),
+    takes("pixel_values", "batch_size num_channels height width", "normal", kind="float"),
     sized(batch_size=2, height=64, width=64),
     image_cases((96, 67), (70, 120)),
     sized_in("one several", num_channels=(3, 1, 4)),
@@ -54,7 +52,7 @@ grayscale_images: ExportSpec = compose(
 """Images of any size and any number of channels: SuperPoint, which uses the first channel only."""
 
 grayscale_pairs: ExportSpec = compose(
-    grayscale_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
+    grayscale_images, takes("pixel_values", "batch_size 2 num_channels height width", "normal", kind="float")
 )
 """Pairs of images, for models that match keypoints: SuperGlue, LightGlue, EfficientLoFTR."""
 
@@ -82,7 +80,6 @@ def promptable_segmentation(
     return compose(
         generates("points", "uniform", low=0.0, high=from_config("image_size")),
         generates("point_labels", "integers", low=0, high=2),
-        generates("embeddings", "normal"),
         sized_in("one several", batch_size=(2, 1, 2), point_batch_size=(3, 1, 8), nb_points_per_image=(2, 1, 7)),
         model_part(IMAGE_ENCODER, pixel_inputs, runs(encoder)),
         model_part(
@@ -108,5 +105,5 @@ def image_embedding(name: str, axes: str, *, path: Path) -> ExportSpec:
     taken = (argument, int(index)) if index else ()
     return compose(
         model_part(IMAGE_ENCODER, gives(name, "batch_size _ _ _", path=path, kind="float")),
-        model_part(MASK_DECODER, takes(name, axes, "embeddings", kind="float", path=taken)),
+        model_part(MASK_DECODER, takes(name, axes, "normal", kind="float", path=taken)),
     )

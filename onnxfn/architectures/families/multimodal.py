@@ -31,7 +31,7 @@ def image_reads(at: str = "vision_config.") -> ExportSpec:
 
 def image_inputs(batch: str = "batch_size") -> ExportSpec:
     """A spec of the input `pixel_values`: a batch of images of one size."""
-    return takes("pixel_values", f"{batch} num_channels= image_height= image_width=", "pixels", kind="float")
+    return takes("pixel_values", f"{batch} num_channels= image_height= image_width=", "normal", kind="float")
 
 
 def embedding_output(name: str, batch: str) -> ExportSpec:
@@ -116,7 +116,6 @@ two_towers: ExportSpec = compose(
     text_dummies,
     reads(vocab_size="text_config.vocab_size"),
     text_batch_cases,
-    generates("pixels", "normal"),
     image_reads(),
     always(return_dict=True),
 )
@@ -138,7 +137,6 @@ Tasks: feature-extraction and zero-shot-image-classification. `split` writes one
 text_with_image: ExportSpec = compose(
     text_dummies,
     text_cases,
-    generates("pixels", "normal"),
     always(return_dict=True),
     text_inputs,
     image_inputs(),

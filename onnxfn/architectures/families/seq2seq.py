@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs, text_reads
 from onnxfn.specs.algebra.compose import EMPTY, compose, reads
-from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import SOURCE, TARGET, TOKENS, always, builds, case, gives, links, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import STEMS, behaves, decoder_with_past, extra_file
@@ -30,7 +30,6 @@ seq2seq: ExportSpec = compose(
     case("one", sized(encoder_sequence_length=7, decoder_sequence_length=3, past_decoder_sequence_length=21)),
     case("right-padded", sized(encoder_sequence_length=11, decoder_sequence_length=1, past_decoder_sequence_length=9)),
     case("left-padded", sized(encoder_sequence_length=24, decoder_sequence_length=5, past_decoder_sequence_length=4)),
-    generates("hidden_states", "normal"),
     text_reads,
     # BART and similar models
     reads(
@@ -63,7 +62,7 @@ encoder_states: ExportSpec = compose(
     takes(
         "encoder_hidden_states",
         f"{SOURCE} hidden_size=",
-        "hidden_states",
+        "normal",
         kind="float",
         path=("encoder_outputs", "last_hidden_state"),
     ),
@@ -169,9 +168,8 @@ WIDTH = "embedding_width="
 encoder_and_decoder_of_embeddings: ExportSpec = compose(
     encodes(
         compose(
-            takes(EMBEDS, f"{SOURCE} {WIDTH}", "embeddings", kind="float"),
+            takes(EMBEDS, f"{SOURCE} {WIDTH}", "normal", kind="float"),
             takes("attention_mask", SOURCE, "padding_mask"),
-            generates("embeddings", "normal"),
         )
     ),
     behaves(
@@ -179,16 +177,13 @@ encoder_and_decoder_of_embeddings: ExportSpec = compose(
         runs("decoders.decoder_of_embeddings"),
         encoder_states,
         encoder_mask,
-        takes(EMBEDS, f"{TARGET} {WIDTH}", "embeddings", kind="float", path=("decoder_inputs_embeds",)),
-        generates("embeddings", "normal"),
+        takes(EMBEDS, f"{TARGET} {WIDTH}", "normal", kind="float", path=("decoder_inputs_embeds",)),
         encoder_decoder_cache(EMBEDS),
     ),
 )
 """The encoder of the embeddings of a text with images, and the decoder of the embeddings of its own tokens."""
 
-token_rows: ExportSpec = compose(
-    text_dummies, text_cases, takes(EMBEDS, f"{TOKENS} {WIDTH}", "embeddings", kind="float")
-)
+token_rows: ExportSpec = compose(text_dummies, text_cases, takes(EMBEDS, f"{TOKENS} {WIDTH}", "normal", kind="float"))
 """The outputs of the token embedding, for the encoder and for the decoder."""
 
 AUDIO = "batch_size audio_sequence_length"
@@ -245,13 +240,13 @@ def audio_decoder(builder: str, *lengths: int) -> ExportSpec:
 
 
 mel_inputs: ExportSpec = compose(
-    takes("input_features", f"{SOURCE} num_features=", "mel", kind="float"),
+    takes("input_features", f"{SOURCE} num_features=", "normal", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
 )
 """Mel spectrograms `[batch_size, encoder_sequence_length, num_features]`, and their padding mask."""
 
 waveform_inputs: ExportSpec = compose(
-    takes("input_values", SOURCE, "waveform", kind="float"),
+    takes("input_values", SOURCE, "normal", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
     input_lengths(16000, single=9001, right_padded=12000, left_padded=7500),
 )

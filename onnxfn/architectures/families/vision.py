@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from onnxfn.architectures.families.rows import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
-from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import always, gives, loads, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.tasks.tasks import tasked
 
 pixel_inputs: ExportSpec = compose(
-    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
-    generates("pixels", "normal"),
+    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "normal", kind="float"),
     sized(batch_size=2),
 )
 """The input of models for images of one size, which the configuration has: a row says where, with `reads`."""
@@ -35,7 +34,7 @@ fixed_images: ExportSpec = compose(_image_config, pixel_inputs, sized_in("one se
 dynamic_images: ExportSpec = compose(
     fixed_images,
     reads(image_height="image_size[0] or image_size or 64", image_width="image_size[1] or image_size or 64"),
-    takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
+    takes("pixel_values", "batch_size num_channels= height width", "normal", kind="float"),
     sized_in("one several", batch_size=(2, 1, 3)),
     sized_in("one several", height=(from_config("image_height"), 97, 73), width=(from_config("image_width"), 151, 67)),
 )
@@ -47,9 +46,8 @@ def video_inputs(name: str = "pixel_values", frames: str = "num_frames=") -> Exp
     return compose(
         _image_config,
         reads(num_frames="num_frames or frames_per_clip"),
-        generates("pixels", "normal"),
         sized(batch_size=2),
-        takes(name, f"batch_size {frames} num_channels= image_height= image_width=", "pixels", kind="float"),
+        takes(name, f"batch_size {frames} num_channels= image_height= image_width=", "normal", kind="float"),
     )
 
 

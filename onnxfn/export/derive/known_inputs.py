@@ -107,23 +107,17 @@ CODES: Forms = tuple(
 """The codes of a sound, one per codebook: in a row each, or with a token of text at each step."""
 
 
-def _normal(word: str, name: str, axes: str) -> ExportSpec:
-    """A spec of an input of real numbers, and of the generator that makes them, which has the name `word`."""
-    return compose(takes(name, axes, word, kind="float"), generates(word, "normal"))
-
-
 QUERIES = compose(
-    takes("query_embeds", "batch_size num_queries hidden_size=", "values", kind="float"),
-    takes("encoder_hidden_states", "batch_size encoder_length encoder_hidden_size=", "values", kind="float"),
+    takes("query_embeds", "batch_size num_queries hidden_size=", "normal", kind="float"),
+    takes("encoder_hidden_states", "batch_size encoder_length encoder_hidden_size=", "normal", kind="float"),
     takes("encoder_attention_mask", "batch_size encoder_length", "padding_mask"),
     reads(encoder_hidden_size="encoder_hidden_size"),
-    generates("values", "normal"),
     sized_in("one several", batch_size=(2, 1, 3), num_queries=(6, 4, 9), encoder_length=(10, 17, 13)),
 )
 """The queries of a Q-Former, and the states of the encoder that they read."""
 
 IMAGES_OF_ANY_SIZE = compose(
-    _normal("pixels", "pixel_values", "batch_size num_channels= height width"),
+    takes("pixel_values", "batch_size num_channels= height width", "normal", kind="float"),
     sized_in("one several", batch_size=(2, 1, 3), height=(64, 96, 64), width=(64, 64, 128)),
 )
 
@@ -135,11 +129,11 @@ def _sounds(name: str, lengths: tuple[int, ...], *patterns: str) -> Forms:
     """The forms of sounds of these lengths, with the mask of their frames. The first axis of each is the batch."""
     mask = takes("input_features_mask", "batch_size sequence_length", "padding_mask")
     sizes = sized_in("one several", batch_size=(2, 1, 3), sequence_length=lengths)
-    return tuple(compose(_normal("sound", name, f"batch_size {axes}"), mask, sizes) for axes in patterns)
+    return tuple(compose(takes(name, f"batch_size {axes}", "normal", kind="float"), mask, sizes) for axes in patterns)
 
 
 CHUNKED_SPECTROGRAMS = compose(
-    _normal("sound", "input_features", "batch_size num_mel_bins= chunk_frames*num_chunks"),
+    takes("input_features", "batch_size num_mel_bins= chunk_frames*num_chunks", "normal", kind="float"),
     takes("input_features_mask", "batch_size chunk_frames*num_chunks", "padding_mask"),
     reads(chunk_frames="n_window * 2"),
     padded("right"),
@@ -150,13 +144,13 @@ CHUNKED_SPECTROGRAMS = compose(
 
 def _video_form(name: str) -> ExportSpec:
     axes = "batch_size video_frames= num_channels= image_height= image_width="
-    return compose(_normal("pixels", name, axes), sized(batch_size=2))
+    return compose(takes(name, axes, "normal", kind="float"), sized(batch_size=2))
 
 
 VIDEO = _video_form("pixel_values")
 
 SERIES = compose(
-    _normal("series", "past_values", "batch_size context_length= num_input_channels="), sized(batch_size=2)
+    takes("past_values", "batch_size context_length= num_input_channels=", "normal", kind="float"), sized(batch_size=2)
 )
 
 # Towers with the patches of images of any size, and the place of each image's patches, as inputs
@@ -170,14 +164,13 @@ def _grid_forms(*axes: str) -> Forms:
     """
     words, names = " ".join(("num_patches", *axes)), ("hidden_states", "pixel_values")
     inputs = compose(
-        *(takes(name, words, "patches", kind="float") for name in names),
+        *(takes(name, words, "normal", kind="float") for name in names),
         takes("grid_thw", "num_images 3", "packed_grids"),
         takes("merge_sizes", "num_images", "merge_sizes"),
         generates("merge_sizes", "integers", low=1, high=from_config("merged_side + 1")),
-        generates("patches", "normal"),
         sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 60, 132)),
     )
-    grids = {"patches": NestedDummy("patches", "num_patches"), "merge": from_config("merged_side")}
+    grids = {"patches": NestedDummy("normal", "num_patches"), "merge": from_config("merged_side")}
     return tuple(compose(inputs, generates("packed_grids", "packed_grids", **grids, frames=each)) for each in (2, 1))
 
 
@@ -210,7 +203,7 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
 # Inputs that most models take in place of their own, as `inputs_embeds` for `input_ids`
 
 STATES = compose(
-    _normal("states", "inputs_embeds", f"{TOKENS} states_size="),
+    takes("inputs_embeds", f"{TOKENS} states_size=", "normal", kind="float"),
     sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16, 11, 21)),
     takes("attention_mask", TOKENS, "padding_mask"),
     reads(states_size="hidden_size or text_config.hidden_size"),
@@ -218,7 +211,7 @@ STATES = compose(
 """The states of another model, with their mask."""
 
 MEL_FRAMES = compose(
-    _normal("states", "audio_mel", f"{TOKENS} mel_bins="),
+    takes("audio_mel", f"{TOKENS} mel_bins=", "normal", kind="float"),
     sized_in("one several", batch_size=(2, 1, 3), sequence_length=(64, 48, 96)),
     takes("audio_mel_mask", TOKENS, "left_out", kind="bool"),
     generates("left_out", "integers", high=2),
@@ -241,7 +234,7 @@ TEXTS_AFTER_IMAGES = compose(
 IMAGES_OF_A_TEXT = compose(
     text_inputs,
     pixel_inputs,
-    takes("pixel_values", "batch_size num_images num_channels= image_height= image_width=", "pixels", kind="float"),
+    takes("pixel_values", "batch_size num_images num_channels= image_height= image_width=", "normal", kind="float"),
     takes("image_attention_mask", f"{TOKENS} num_images", "seen_images"),
     generates("seen_images", "integers", high=2),
     text_cases,
@@ -291,7 +284,7 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
 
 SPOKEN_TEXT = compose(
     text_inputs,
-    _normal("spectrogram", "input_features", "batch_size num_mel_bins= sequence_length*frames_each"),
+    takes("input_features", "batch_size num_mel_bins= sequence_length*frames_each", "normal", kind="float"),
     reads(frames_each="audio_length_per_tok"),
     text_cases,
 )
@@ -310,7 +303,7 @@ QUESTIONS = compose(
 """A prompt with questions: after which token each is answered, the number of its options, and its type."""
 
 WHOLE_TOKENS = compose(
-    _normal("sound", "input_values", "batch_size num_tokens*samples_per_token"),
+    takes("input_values", "batch_size num_tokens*samples_per_token", "normal", kind="float"),
     reads(samples_per_token=" * ".join(f"patch_sizes[{stage}]" for stage in range(4))),
     sized_in("one several", batch_size=(2, 1, 3), num_tokens=(6, 3, 5)),
 )
@@ -319,7 +312,7 @@ WHOLE_TOKENS = compose(
 SOUNDS_AND_TEXTS = compose(
     text_batch_inputs,
     text_batch_cases,
-    _normal("sound", "input_values", "batch_size 1 num_samples"),
+    takes("input_values", "batch_size 1 num_samples", "normal", kind="float"),
     sized_in(CASES, num_samples=(4000, 3001, 5003, 4700)),
 )
 """Sounds and texts that are compared."""
@@ -327,7 +320,7 @@ SOUNDS_AND_TEXTS = compose(
 PATCHES_IN_TEXTS = compose(
     text_inputs,
     _ids_with_image("image_token_id", 8),
-    _normal("patches", "pixel_values", "num_patches patch_width="),
+    takes("pixel_values", "num_patches patch_width=", "normal", kind="float"),
     reads(patch_width="3 * patch_size ** 2"),
     text_cases,
     sized_in(CASES, num_patches=(16, 8, 24, 16), sequence_length=(24, 9, 17, 31)),
