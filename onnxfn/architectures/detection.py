@@ -17,7 +17,7 @@ from onnxfn.architectures.families.detection import (
     segmentation_tasks,
 )
 from onnxfn.architectures.families.rows import rows, sized_in
-from onnxfn.architectures.families.vision import backbone, image_features, pixel_inputs
+from onnxfn.architectures.families.vision import backbone, image_features, image_reads, pixel_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import case, gives, loads, patched, runs, takes
@@ -144,23 +144,20 @@ CELL_AXES = "batch_size 2 (height//cell)*(width//cell)"
 
 # SAM and models derived from it. One part encodes the image once. The other decodes masks, once per set of points.
 EMBEDDING_AXES = "batch_size channels= places= places="
-sam_reads: ExportSpec = reads(
-    num_channels="vision_config.num_channels",
-    image_height="vision_config.image_size",
-    image_width="vision_config.image_size",
-    image_size="vision_config.image_size",
-    channels="prompt_encoder_config.hidden_size",
-    places="prompt_encoder_config.image_embedding_size",
+sam_reads: ExportSpec = compose(
+    image_reads(),
+    reads(
+        image_size="vision_config.image_size",
+        channels="prompt_encoder_config.hidden_size",
+        places="prompt_encoder_config.image_embedding_size",
+    ),
 )
 
 # The image embeddings have three resolutions, the highest first.
 LEVELS = (0, 1, 2)
-BACKBONE_SIZE = "vision_config.backbone_config.image_size"
 sam2: ExportSpec = compose(
+    image_reads("vision_config.backbone_config."),
     reads(
-        num_channels="vision_config.backbone_config.num_channels",
-        image_height=f"{BACKBONE_SIZE}[0] or {BACKBONE_SIZE}",
-        image_width=f"{BACKBONE_SIZE}[1] or {BACKBONE_SIZE}",
         image_size="prompt_encoder_config.image_size",
         channels_0="mask_decoder_config.hidden_size // 8",
         channels_1="mask_decoder_config.hidden_size // 4",
@@ -371,11 +368,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         ),
         "vitpose": compose(
             pixel_inputs,
-            reads(
-                num_channels="backbone_config.num_channels",
-                image_height="backbone_config.image_size[0]",
-                image_width="backbone_config.image_size[1]",
-            ),
+            image_reads("backbone_config."),
             tasked("keypoint-detection", loads("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _")),
         ),
         "yolos": yolos,

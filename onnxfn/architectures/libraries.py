@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.multimodal import (
     image_inputs,
-    image_reads,
     layer_states,
     text_batch_cases,
     text_batch_inputs,
@@ -16,6 +15,7 @@ from onnxfn.architectures.families.multimodal import (
 )
 from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
+from onnxfn.architectures.families.vision import image_reads
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, fixes, gives, loads, runs, serves, takes

@@ -16,7 +16,6 @@ from onnxfn.architectures.families.multimodal import (
     embedding_output,
     feature_outputs,
     image_inputs,
-    image_reads,
     layer_states,
     pooler_output,
     similarity_outputs,
@@ -35,7 +34,7 @@ from onnxfn.architectures.families.multimodal import (
 )
 from onnxfn.architectures.families.rows import rows, sized_in
 from onnxfn.architectures.families.text import box_inputs, text_cases, text_dummies, text_inputs
-from onnxfn.architectures.families.vision import image_features, video_inputs
+from onnxfn.architectures.families.vision import image_features, image_reads, video_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes

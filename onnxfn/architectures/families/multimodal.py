@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
-from onnxfn.architectures.families.vision import fixed_images, image_features
+from onnxfn.architectures.families.vision import fixed_images, image_features, image_reads
 from onnxfn.specs.algebra.compose import EMPTY, compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes
@@ -18,15 +18,6 @@ TEXT_AXES = "text_batch_size sequence_length"
 
 TEXT_MODEL, VISION_MODEL, AUDIO_MODEL, VIDEO_MODEL = "text_model", "vision_model", "audio_model", "video_model"
 """The names of the parts and of their files. transformers.js looks for these names."""
-
-
-def image_reads(at: str = "vision_config.") -> ExportSpec:
-    """A spec of where a configuration, or its section with this prefix, has the channels and the size of images."""
-    return reads(
-        num_channels=f"{at}num_channels or 3",
-        image_height=f"{at}image_size[0] or {at}image_size",
-        image_width=f"{at}image_size[1] or {at}image_size",
-    )
 
 
 def image_inputs(batch: str = "batch_size") -> ExportSpec:

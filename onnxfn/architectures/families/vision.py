@@ -16,7 +16,19 @@ pixel_inputs: ExportSpec = compose(
 )
 """The input of models for images of one size, which the configuration has: a row says where, with `reads`."""
 
-# `image_size` is a height and a width, or one number for both.
+
+def image_reads(at: str = "vision_config.") -> ExportSpec:
+    """A spec of where a configuration, or its section with this prefix, has the channels and the size of images.
+
+    `image_size` is a height and a width, or one number for both.
+    """
+    return reads(
+        num_channels=f"{at}num_channels or 3",
+        image_height=f"{at}image_size[0] or {at}image_size",
+        image_width=f"{at}image_size[1] or {at}image_size",
+    )
+
+
 _image_config = compose(
     reads(
         num_channels="num_channels or in_chans or 3",
