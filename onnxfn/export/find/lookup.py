@@ -199,8 +199,8 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
         # The text half of a multimodal model is loaded with the whole if transformers has no class for that half.
         of_text = {"text-generation": ("text-generation", SEES, SEES_AND_HEARS)}
         tasks = {**LISTED, **of_text}.get(stem_of(task), (canonical(task),))
-        loaders = (listed_loader(str(values.get("model_type")), each) for each in tasks)
-        return ExportSpec(task=task, call=Call(loader=next(filter(None, loaders), None) or loader_of(task)))
+        listed = (listed_loader(str(values.get("model_type")), each) for each in tasks)
+        return ExportSpec(task=task, call=Call(loader=next(filter(None, listed), None) or loader_of(task)))
     class_name = next(iter(values.get("architectures") or ()), None)
     loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
     return ExportSpec(call=Call(loader=loaders.get(class_name, class_name)))

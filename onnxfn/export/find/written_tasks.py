@@ -92,7 +92,8 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
 
     towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
     listed = next(iter(listed_classes(str(config.get("model_type")), stem_of(task))), "")
-    owner = type(model_or_config) if hasattr(model_or_config, "forward") else getattr(transformers, listed, None)
+    is_model = hasattr(model_or_config, "forward")
+    owner: Any = type(model_or_config) if is_model else getattr(transformers, listed, None)
     if not towers or not all(has_feature_method(owner, METHODS[part]) for part in towers):
         return False
     parameters = inspect.signature(owner.forward).parameters
