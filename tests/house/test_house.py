@@ -33,13 +33,13 @@ LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
     "specs": 9_169,
-    "architectures": 8_808,
+    "architectures": 8_639,
     "weights": 3_141,
     "models": 1_785,
     "graphs": 7_912,
     "run": 1_284,
     "check": 6_235,
-    "export": 12_111,
+    "export": 12_038,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 
