@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.multimodal import (
-    image_inputs,
     layer_states,
     text_batch_cases,
     text_batch_inputs,
@@ -15,7 +14,7 @@ from onnxfn.architectures.families.multimodal import (
 )
 from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
-from onnxfn.architectures.families.vision import image_reads
+from onnxfn.architectures.families.vision import image_inputs, image_reads
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, fixes, gives, loads, runs, serves, takes

@@ -15,7 +15,6 @@ from onnxfn.architectures.families.multimodal import (
     contrastive_tasks,
     embedding_output,
     feature_outputs,
-    image_inputs,
     layer_states,
     pooler_output,
     similarity_outputs,
@@ -33,8 +32,8 @@ from onnxfn.architectures.families.multimodal import (
     vision_tower,
 )
 from onnxfn.architectures.families.rows import rows, sized_in
-from onnxfn.architectures.families.text import box_inputs, text_cases, text_dummies, text_inputs
-from onnxfn.architectures.families.vision import image_features, image_reads, video_inputs
+from onnxfn.architectures.families.text import box_inputs, text_dummies, text_inputs, texts
+from onnxfn.architectures.families.vision import image_features, image_inputs, image_reads, video_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes
@@ -98,10 +97,8 @@ groupvit: ExportSpec = only_tasks(compose(text_and_vision, text_with_end), "feat
 # A page: its tokens, the box of each token, and the image. The outputs have a row per token, and then a row per patch.
 TOKENS_AND_PATCHES = f"{TOKENS}+num_patches"
 layoutlmv3: ExportSpec = compose(
-    text_dummies,
-    text_cases,
+    texts,
     reads(image_height="input_size", image_width="input_size", num_patches="(input_size // patch_size) ** 2 + 1"),
-    always(return_dict=True),
     text_inputs,
     box_inputs,
     image_inputs(),
@@ -117,10 +114,8 @@ layoutlmv3: ExportSpec = compose(
 # Features of image regions, from another model, follow the tokens.
 REGION_AXES = "batch_size visual_seq_length"
 text_with_regions: ExportSpec = compose(
-    text_dummies,
-    text_cases,
+    texts,
     sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9)),
-    always(return_dict=True),
     text_inputs,
 )
 visual_bert: ExportSpec = compose(
@@ -173,14 +168,12 @@ def longer_texts(by: str) -> ExportSpec:
 
 # Pages and questions become one vector per token. The first tokens of a page stand for the patches of its image.
 colpali: ExportSpec = compose(
-    text_dummies,
-    text_cases,
+    texts,
     image_reads("vlm_config.vision_config."),
     reads(
         vocab_size="vlm_config.text_config.vocab_size",
         num_image_tokens="(image_height // vlm_config.vision_config.patch_size) ** 2",
     ),
-    always(return_dict=True),
     model_part(TEXT_MODEL, text_inputs, runs("prefixes.prefix_attention_model"), gives("embeddings", f"{TOKENS} _")),
     model_part(
         VISION_MODEL,

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from onnxfn.architectures import speech
 from onnxfn.architectures.families.audio import FRAMES, wav2vec2_frames
 from onnxfn.architectures.families.heads import text_classification
-from onnxfn.architectures.families.multimodal import image_inputs
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import (
     audio_mask,
@@ -30,7 +29,7 @@ from onnxfn.architectures.families.seq2seq import (
     waveform_inputs,
 )
 from onnxfn.architectures.families.text import global_mask_dummies, text_inputs
-from onnxfn.architectures.families.vision import image_reads, pixel_inputs
+from onnxfn.architectures.families.vision import image_inputs, image_reads, pixel_inputs
 from onnxfn.specs.algebra.compose import EMPTY, compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import SOURCE, TARGET, builds, gives, links, runs, takes

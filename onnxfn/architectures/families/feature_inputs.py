@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.rows import sized_in
+from onnxfn.architectures.families.vision import image_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import always, runs, takes
@@ -20,7 +21,7 @@ from onnxfn.specs.records import Getter, Kind, NestedDummy
 Forms = tuple[ExportSpec, ...]
 
 PIXELS = compose(
-    takes("pixel_values", "num_images num_channels= image_height= image_width=", "normal", kind="float"),
+    image_inputs("num_images"),
     sized_in("one several", num_images=(2, 1, 3)),
 )
 """Images of the size that the configuration has."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.rows import sized_in
-from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
-from onnxfn.architectures.families.vision import fixed_images, image_features, image_reads
+from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs, texts
+from onnxfn.architectures.families.vision import fixed_images, image_features, image_inputs, image_reads
 from onnxfn.specs.algebra.compose import EMPTY, compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes
@@ -18,11 +18,6 @@ TEXT_AXES = "text_batch_size sequence_length"
 
 TEXT_MODEL, VISION_MODEL, AUDIO_MODEL, VIDEO_MODEL = "text_model", "vision_model", "audio_model", "video_model"
 """The names of the parts and of their files. transformers.js looks for these names."""
-
-
-def image_inputs(batch: str = "batch_size") -> ExportSpec:
-    """A spec of the input `pixel_values`: a batch of images of one size."""
-    return takes("pixel_values", f"{batch} num_channels= image_height= image_width=", "normal", kind="float")
 
 
 def embedding_output(name: str, batch: str) -> ExportSpec:
@@ -125,23 +120,15 @@ Inputs: `input_ids` and `attention_mask`, `[text_batch_size, sequence_length]`; 
 Tasks: feature-extraction and zero-shot-image-classification. `split` writes one file for each of the two parts.
 """
 
-text_with_image: ExportSpec = compose(
-    text_dummies,
-    text_cases,
-    always(return_dict=True),
-    text_inputs,
-    image_inputs(),
-)
+text_with_image: ExportSpec = compose(texts, text_inputs, image_inputs())
 """Models for one text and one image: FLAVA, BridgeTower. A row adds tasks, and the keys of the sizes."""
 
 vision_model: ExportSpec = compose(fixed_images, image_features("batch_size _ _"))
 """The vision model of a contrastive model, as a separate model: CLIPVisionModel, BlipVisionModel."""
 
 text_model_inputs: ExportSpec = compose(
-    text_dummies,
-    text_cases,
+    texts,
     reads(num_layers="num_hidden_layers"),
-    always(return_dict=True),
     takes("input_ids", TOKENS, "token_ids"),
 )
 """`text_model` without a task, for models with other outputs. Its texts have no padding: there is no mask."""

@@ -26,6 +26,9 @@ text_dummies: ExportSpec = compose(
 )
 """The dummy inputs of texts: token ids, segment ids and a padding mask."""
 
+texts: ExportSpec = compose(text_dummies, text_cases, always(return_dict=True))
+"""The dummies of texts and the cases of their check, for a model that returns a dict."""
+
 text_reads: ExportSpec = reads(type_vocab_size="type_vocab_size or 2", num_layers="num_hidden_layers")
 """The keys of sizes in the configuration of a text model, where they have other names than in specs."""
 
@@ -42,11 +45,9 @@ text_tasks: ExportSpec = compose(
 
 text_encoder: ExportSpec = compose(
     text_tasks,
-    text_dummies,
+    texts,
     generates("token_positions", "positions"),
     text_reads,
-    text_cases,
-    always(return_dict=True),
 )
 """Models that read a text as a whole: BERT, RoBERTa, DeBERTa.
 

@@ -10,10 +10,13 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.tasks.tasks import tasked
 
-pixel_inputs: ExportSpec = compose(
-    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "normal", kind="float"),
-    sized(batch_size=2),
-)
+
+def image_inputs(batch: str = "batch_size") -> ExportSpec:
+    """A spec of the input `pixel_values`: a batch of images of one size."""
+    return takes("pixel_values", f"{batch} num_channels= image_height= image_width=", "normal", kind="float")
+
+
+pixel_inputs: ExportSpec = compose(image_inputs(), sized(batch_size=2))
 """The input of models for images of one size, which the configuration has: a row says where, with `reads`."""
 
 
