@@ -8,16 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+from typing import Any
 
 NO_MEMORY = ("allocate memory", "std::bad_alloc")
 """What a RuntimeError of torch or ONNX Runtime says if there is not enough memory."""
@@ -27,15 +24,7 @@ SHOWN_CHARACTERS = 60
 
 
 class OnnxfnError(Exception):
-    """The base of all errors that onnxfn raises on purpose. The message is one line that can be shown to a user.
-
-    >>> from onnxfn.specs.axes import axis_map
-    >>> try:
-    ...     axis_map("width/2")
-    ... except OnnxfnError as error:
-    ...     print(error)
-    axis 'width/2' has an operator other than + - * //
-    """
+    """The base of all errors that onnxfn raises on purpose. The message is one line that can be shown to a user."""
 
 
 class UnknownName(OnnxfnError, LookupError):
@@ -151,13 +140,13 @@ def raise_no_memory(error: BaseException) -> None:
 
 
 @contextmanager
-def errors_as(raised: Callable[[Exception], OnnxfnError]) -> Iterator[None]:
+def errors_as(raised: Callable[[Any], OnnxfnError], caught: type[Exception] = Exception) -> Iterator[None]:
     """Raises what a function makes of an error inside; errors of onnxfn are not changed, and MemoryError passes."""
     try:
         yield
     except OnnxfnError:
         raise
-    except Exception as error:
+    except caught as error:
         raise_no_memory(error)
         raise raised(error) from error
 
@@ -259,15 +248,10 @@ def is_possible_path(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-@contextmanager
-def write_errors(path: Path, needed_bytes: int = 0) -> Iterator[None]:
+def write_errors(path: Path, needed_bytes: int = 0) -> AbstractContextManager[None]:
     """Raises WriteFailed for an error of the operating system inside, while files are written to a path."""
-    try:
-        yield
-    except OnnxfnError:
-        raise
-    except OSError as error:
-        raise WriteFailed(f"cannot write {path}: {os_error_text(error, path, needed_bytes)}") from error
+    text = partial(os_error_text, path=path, needed_bytes=needed_bytes)
+    return errors_as(lambda error: WriteFailed(f"cannot write {path}: {text(error)}"), OSError)
 
 
 def os_error_text(error: OSError, path: Path | None = None, needed_bytes: int = 0) -> str:

@@ -28,11 +28,6 @@ def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
     """The fields of a record, each with a validator that compares values with the annotated type.
 
     A validator of a field's own comes first: it knows more. A field of named records has each name once.
-
-    >>> from onnxfn.specs.records import Read
-    >>> Read("num_layers", 2)
-    Traceback (most recent call last):
-    onnxfn.specs.errors.WrongType: source of Read is 2, of the type int; it must be str or Getter
     """
     own = [field.validator or (unique_names if isinstance(field.default, Named) else None) for field in fields]
     return [
