@@ -6,7 +6,6 @@ Then dummy values like a tensor of a sample and beyond it, and the results of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from onnxfn.export.derive.probe import Run, onnx_name, tensor_kind
 from onnxfn.export.derive.sample_arguments import SampleTensor
 from onnxfn.models.submodules import SCRIPTED
 from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.config_values import Snapshot, read_config, snapshot
+from onnxfn.specs.algebra.config_values import Snapshot, snapshot
 from onnxfn.specs.algebra.dummies import Array, sized
 from onnxfn.specs.algebra.facts import takes
 from onnxfn.specs.algebra.fills import SCALES
@@ -52,7 +51,7 @@ def with_long_texts(model: Any, part: Part) -> Part:
     spec, config = part.spec, inner_config(model)
     free = [[*({*symbols(input_.axes).values()} - {batch_symbol(spec)})] for input_ in spec.inputs]
     lengths = {axes[0] for axes in free if len(axes) == 1} if any(thresholds(config)) else set()
-    facts = text_facts(partial(read_config, Normalizer(), config), config)
+    facts = text_facts(Normalizer(), config)
     return evolve(part, spec=within_ranges(with_text_cases(spec, facts, tuple(sorted(lengths))))) if config else part
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -160,17 +160,21 @@ def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any
     return _source_value({read.name: read.source for read in normalizer.reads}, config, source)
 
 
+def value_or(normalizer: Normalizer, config: Snapshot, source: Source, default: Any) -> Any:
+    """The value that a configuration has for a source; the default if it has none."""
+    try:
+        return read_config(normalizer, config, source)
+    except MissingValue:
+        return default
+
+
 def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -> bool:
     """Whether the value of a condition is true. No condition (None) always holds; a missing value is false.
 
     MissingValue if the configuration is UNKNOWN.
     """
-    try:
-        return condition is None or bool(read_config(normalizer, config, condition))
-    except MissingValue:
-        if config is UNKNOWN:
-            raise
-        return False
+    read = read_config if config is UNKNOWN else partial(value_or, default=False)
+    return condition is None or bool(read(normalizer, config, condition))
 
 
 def _value_without_config(source: Source) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
@@ -17,16 +17,15 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.specs.algebra.compose import either, group, named
-from onnxfn.specs.algebra.config_values import Snapshot
+from onnxfn.specs.algebra.config_values import Snapshot, value_or
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies
 from onnxfn.specs.axes import names, shape, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
-from onnxfn.specs.errors import MissingValue
 from onnxfn.specs.plan.check_cases import FAR_PAST, FAR_TEXT, cases, in_case, past_lengths, resized
-from onnxfn.specs.records import Generator, InputSpec, NestedDummy, Source
+from onnxfn.specs.records import Generator, InputSpec, NestedDummy, Normalizer
 
 SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past"
 """The names of these cases. Far ones are longer than all thresholds of the configuration, see `thresholds`."""
@@ -66,10 +65,8 @@ OTHERS = re.compile(r"vision|image|video|audio|speech|acoustic|lm_head|feed_forw
 LONGROPE, DYNAMIC = "longrope", "dynamic"
 """The types of rope scaling that depend on the largest position; the second is a part of several names."""
 
-ROPE_TYPES, ROTARY = (
-    ("rope_type", "type"),
-    ("rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary_pct"),
-)
+ROPE_TYPES = ("rope_type", "type")
+ROTARY = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary_pct")
 """The keys of the type of scaling, and of models that have rotary embeddings and no table of positions."""
 
 
@@ -87,13 +84,14 @@ class TextFacts:
     far: tuple[int, ...] = ()
 
 
-def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
-    """The facts that a configuration has; `read` returns the value of a source, and MissingValue if there is none.
+def text_facts(normalizer: Normalizer, config: Snapshot) -> TextFacts:
+    """The facts that a configuration has.
 
     Scaling that begins where the positions end allows longer texts. A table of positions is read up to its end.
     """
+    read = partial(value_or, normalizer, config, default=None)
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
-    counts = [_value(read, f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
+    counts = [read(f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
     positions = [count - UNUSED_POSITIONS for count in counts if isinstance(count, int) and count > 0]
     types = [value for name, value in _of_texts(config) if name in ROPE_TYPES]
     grows = any(is_scaled(each) and each != LONGROPE for each in types)  # the positions are then no limit
@@ -103,8 +101,8 @@ def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
     has_rotary = any(name in ROTARY and value is not None for name, value in _of_texts(config))
     table = {longest} if LONGEST < longest <= LARGEST_TABLE and not has_rotary else set()
     return TextFacts(
-        pad=_first_token(_value(read, pads)),
-        end=_first_token(_value(read, ends)),
+        pad=_first_token(read(pads)),
+        end=_first_token(read(ends)),
         longest=longest,
         far=tuple(sorted(table.union(min(each + BEYOND, longest) for each in changes))),
     )
@@ -184,13 +182,9 @@ def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: T
 def _token_inputs(spec: PlannedSpec) -> tuple[InputSpec, ...]:
     """The inputs that hold token ids; the last axis is the text, not the codes of one step."""
     functions = {generator.name: generator.function for generator in spec.dummies.generators}
-    return tuple(
-        input_
-        for input_ in spec.inputs
-        if input_.name.endswith("input_ids")
-        and functions.get(input_.generator) in TOKEN_FILLS
-        and len(input_.axes.axes) - 1 in symbols(input_.axes)
-    )
+    ids = (each for each in spec.inputs if each.name.endswith("input_ids"))
+    drawn = (each for each in ids if functions.get(each.generator) in TOKEN_FILLS)
+    return tuple(each for each in drawn if len(each.axes.axes) - 1 in symbols(each.axes))
 
 
 def _masks(spec: PlannedSpec, ids: InputSpec) -> list[InputSpec]:
@@ -247,16 +241,6 @@ def _long_cases(
 
 def _sizes(spec: PlannedSpec, case: Case) -> dict[str, int]:
     return known_sizes(in_case(spec, case), {})
-
-
-# Values
-
-
-def _value(read: Callable[[Source], Any], source: Source) -> Any:
-    try:
-        return read(source)
-    except MissingValue:
-        return None
 
 
 def _first_token(value: Any) -> int | None:
