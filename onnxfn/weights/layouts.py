@@ -108,13 +108,7 @@ DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "bfloat16": "_bf16",
         "float64": "_fp64",
         "q8": "_quantized",
-        "int8": "_int8",
-        "uint8": "_uint8",
-        "q4": "_q4",
-        "q4f16": "_q4f16",
-        "q4c": "_q4c",
-        "q4cf16": "_q4cf16",
-        "bnb4": "_bnb4",
+        **{name: f"_{name}" for name in ("int8", "uint8", "q4", "q4f16", "q4c", "q4cf16", "bnb4")},
     }
 )
 """The dtype of a variant -> how the stems of its files end, in every layout. transformers.js looks for these names."""
