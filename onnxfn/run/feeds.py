@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -91,18 +92,9 @@ def _check_formulas(ports: Mapping[str, Any], arrays: Mapping[str, Array], sizes
     """Raises InvalidSpec if an axis such as `past + now` has another size than its terms."""
     for input_name, port in ports.items():
         for axis, size in zip(port.shape, arrays[input_name].shape, strict=True):
-            names = _terms(axis)
-            if names and sizes.keys() >= {*names} and value(axis, sizes) != size:
-                shape, known = list(arrays[input_name].shape), ", ".join(f"{each}={sizes[each]}" for each in names)
-                must = f"{axis} is {value(axis, sizes)} for {known}"
-                raise InvalidSpec(f"{input_name} has the shape {shape}, and {must}; {name} takes {_axes(port)}")
-
-
-def _terms(axis: Any) -> tuple[str, ...]:
-    """The names in a formula; none for a number, for a single name and for a text of another program."""
-    if not isinstance(axis, str) or axis.isidentifier():
-        return ()
-    try:
-        return terms(axis)
-    except SyntaxError:
-        return ()
+            with suppress(SyntaxError):  # the text of another program is no formula
+                names = terms(str(axis))
+                if names and sizes.keys() >= {*names} and value(axis, sizes) != size:
+                    shape, known = list(arrays[input_name].shape), ", ".join(f"{each}={sizes[each]}" for each in names)
+                    must = f"{axis} is {value(axis, sizes)} for {known}"
+                    raise InvalidSpec(f"{input_name} has the shape {shape}, and {must}; {name} takes {_axes(port)}")

@@ -195,9 +195,8 @@ def resolve_configured(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
     >>> pattern(resolve_configured(axis_map("batch_size heads= 4"), {"heads": 12}.__getitem__))
     'batch_size 12 4'
     """
-    return AxisMap(
-        tuple(Axis(str(size(axis.symbol)), "literal") if axis.kind == "configured" else axis for axis in axes.axes)
-    )
+    changed = (Axis(str(size(each.symbol)), "literal") if each.kind == "configured" else each for each in axes.axes)
+    return AxisMap(tuple(changed))
 
 
 def fix_sizes(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
@@ -259,10 +258,6 @@ def _canonical_formula(text: str, word: str) -> str:
 
 
 def _size(axis: Axis, sizes: Mapping[str, int]) -> int:
-    match axis.kind:
-        case "literal":
-            return int(axis.symbol)
-        case "unspecified":
-            raise InvalidSpec("the size of an axis '_' is unknown, so only outputs may have such an axis")
-        case "dynamic" | "configured":
-            return value(axis.symbol, sizes)
+    if axis.kind == "unspecified":
+        raise InvalidSpec("the size of an axis '_' is unknown, so only outputs may have such an axis")
+    return int(axis.symbol) if axis.kind == "literal" else value(axis.symbol, sizes)
