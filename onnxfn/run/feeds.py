@@ -19,9 +19,8 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
     """The inputs of an ONNX Runtime session as numpy arrays, from the values of a caller by their names.
 
     numpy arrays and torch tensors must have the dtype of the input. Numbers and lists are converted to it. `name` is
-    the name of the file. UnknownName if it has no such input. InvalidSpec if an input has no value, or one of another
-    dtype, number of axes or size, if inputs disagree on the size of an axis, or a size is outside the limits in the
-    file.
+    the name of the file. UnknownName if it has no such input. InvalidSpec if an input has no value, or one that does
+    not fit: its dtype, its axes, a size that inputs disagree on, or one outside the limits in the file.
     """
     ports = {port.name: port for port in session.get_inputs()}
     for input_name in arrays:

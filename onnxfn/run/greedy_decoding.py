@@ -51,10 +51,7 @@ def most_likely_token(logits: Array, _: Array) -> Array:
 
 
 def most_likely_unused_token(logits: Array, texts: Array) -> Array:
-    """The token with the largest logit among those that a text does not have yet.
-
-    Such a text never repeats itself, so each step depends on all steps before it.
-    """
+    """The token with the largest logit among those that a text lacks: so each step depends on all steps before it."""
     unused = logits.copy()
     np.put_along_axis(unused, texts, -np.inf, axis=-1)
     return most_likely_token(unused, texts)
@@ -118,11 +115,7 @@ def encoder_feeds(session: Any, inputs: Array, mask: Array) -> dict[str, Array]:
 
 
 def present_name(name: str) -> str:
-    """The name of the output that a past input is fed back from.
-
-    >>> present_name("past_key_values.0.key"), present_name("past_conv.3"), present_name("past.0.key")
-    ('present.0.key', 'present_conv.3', 'present.0.key')
-    """
+    """The name of the output that a past input is fed back from."""
     stem = "past_key_values" if name.startswith("past_key_values.") else PAST
     return name.replace(stem, "present", 1)
 
@@ -130,8 +123,7 @@ def present_name(name: str) -> str:
 def _text_feeds(session: Any, new: Array, mask: Array, positions_of: Positions) -> dict[str, Array]:
     """The token ids, position ids and attention mask of the new tokens.
 
-    The attention mask covers the whole text. If the cache of the graph has no length, it covers only the new tokens:
-    its second axis then has the symbol of the tokens.
+    The mask covers the whole text, or the new tokens alone, if its second axis has the symbol of the tokens.
     """
     positions = positions_of(mask)[..., -new.shape[1] :]
     lengths = {input_.name: input_.shape[1] for input_ in session.get_inputs() if len(input_.shape) > 1}

@@ -22,9 +22,6 @@ def merged_embeddings(embeddings: Array, input_ids: Array, features: Mapping[int
     >>> embeddings, ids = np.zeros((1, 3, 2)), np.array([[7, 9, 9]])
     >>> merged_embeddings(embeddings, ids, {9: np.array([[1, 2], [3, 4]])}).tolist()
     [[[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]]]
-    >>> merged_embeddings(embeddings, ids, {7: np.array([[1, 2], [3, 4]])})
-    Traceback (most recent call last):
-    onnxfn.specs.errors.InvalidSpec: 2 rows of features for 1 placeholder tokens (id 7); a prompt has one for each row
     """
     merged = embeddings.copy()
     for token, rows in features.items():

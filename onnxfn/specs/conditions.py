@@ -86,11 +86,7 @@ class Condition:
 
 
 def is_true(text: str, sizes: Mapping[str, int]) -> bool:
-    """Whether a condition is true for these sizes; one that is not defined for them, as it divides by 0, is not.
-
-    >>> is_true("max(height, width) // 4 > 7", {"height": 16, "width": 32})
-    True
-    """
+    """Whether a condition is true for these sizes; one that is not defined for them, as it divides by 0, is not."""
     try:
         return bool(formula_value(text, sizes))
     except ArithmeticError:
@@ -162,11 +158,7 @@ def as_ranges(condition: Condition) -> tuple[Condition, ...]:
 
 
 def range_of(conditions: Iterable[Condition], name: str) -> tuple[int, int | None]:
-    """The smallest and the largest size of an axis that conditions state as `range_conditions` does; None for none.
-
-    >>> range_of([Condition("width >= 7"), Condition("height == 64"), Condition("height % 2 == 0")], "height")
-    (64, 64)
-    """
+    """The smallest and the largest size of an axis that conditions state as `range_conditions` does; None for none."""
     own = [_tree(each.text) for each in conditions if is_range(each) and symbols_of(each.text) == (name,)]
     lows = [each.comparators[0].value for each in own if isinstance(each.ops[0], ast.GtE | ast.Eq)]
     highs = [each.comparators[0].value for each in own if isinstance(each.ops[0], ast.LtE | ast.Eq)]

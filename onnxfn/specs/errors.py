@@ -156,8 +156,6 @@ def first_line(error: BaseException) -> str:
 
     A line that ends in a colon is joined with the next line.
 
-    >>> first_line(ValueError("no such axis" + chr(10) + "and more"))
-    'no such axis'
     >>> first_line(ValueError("conflicts:" + chr(10) + "- axis 0 is 1"))
     'conflicts: - axis 0 is 1'
     """
@@ -176,21 +174,13 @@ def shortened(value: object) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known name that is most similar; an empty text when none is similar.
-
-    >>> closest("seq_length", ["batch_size", "sequence_length"])
-    "; did you mean 'sequence_length'?"
-    """
+    """`; did you mean 'x'?` for the known name that is most similar; an empty text when none is similar."""
     matches = get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def listed(names: Iterable[str], *, most: int = 24) -> str:
-    """The names, separated by commas; a longer list than `most` is cut.
-
-    >>> listed(["a", "b", "c"], most=2)
-    'a, b, ... (3 in all)'
-    """
+    """The names, separated by commas; a longer list than `most` is cut."""
     all_names = list(names)
     if len(all_names) <= most:
         return ", ".join(all_names) or "none"
@@ -198,11 +188,7 @@ def listed(names: Iterable[str], *, most: int = 24) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, of: str = "") -> UnknownName:
-    """The error for a name that does not exist. `kind`: what it stands for. `of`: the owner of the known names, if any.
-
-    >>> str(unknown("task", "fil-mask", ["fill-mask", "feature-extraction"], of="bert"))
-    "no task 'fil-mask' for bert; known: fill-mask, feature-extraction; did you mean 'fill-mask'?"
-    """
+    """The error for a name that does not exist. `kind`: what it stands for. `of`: who has the known names."""
     known_names = list(known)
     owner = f" for {of}" if of else ""
     return UnknownName(f"no {kind} {name!r}{owner}; known: {listed(known_names)}{closest(name, known_names)}")

@@ -134,20 +134,12 @@ def grouped_row(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def grouped_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """The rows, those of each group as one.
-
-    >>> grouped_rows([("ids",), ("past.0.key",), ("past.0.value",), ("past.2.key",), ("past.2.value",)])
-    [('ids',), ('past.{0,2}.key',), ('past.{0,2}.value',)]
-    """
+    """The rows, those of each group as one."""
     return [grouped_row([rows[index] for index in group]) for group in layer_groups(rows)]
 
 
 def number_ranges(numbers: Sequence[int]) -> str:
-    """Growing numbers as text, three and more in a row as a range.
-
-    >>> number_ranges([0, 1, 2, 3, 5, 6, 9])
-    '0..3,5,6,9'
-    """
+    """Growing numbers as text, three and more in a row as a range."""
     runs = [
         [number for _, number in run] for _, run in groupby(enumerate(numbers), lambda indexed: indexed[1] - indexed[0])
     ]

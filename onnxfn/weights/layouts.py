@@ -181,7 +181,7 @@ def layout_in(folder: Path) -> Layout:
 def onnx_folder(folder: Path) -> Path:
     """The folder of the ONNX files in the folder of an export, for any layout; `folder` itself if there are none.
 
-    InvalidSpec if it, or one of them, is a link out of `folder`, or if one is no regular file.
+    InvalidSpec for a link out of `folder`, and for a file that is not regular.
     """
     candidates = [folder / layout.subfolder for layout in LAYOUTS.values()]
     _check_inside(candidates, folder)
@@ -197,10 +197,7 @@ def _check_inside(paths: Iterable[Path], folder: Path) -> None:
 
 
 def write_configs(model: Any, folder: Path) -> tuple[Path, ...]:
-    """Writes a model's configuration and generation configuration as transformers saves them; returns their paths.
-
-    Writes nothing for a model without a configuration that can be written as JSON.
-    """
+    """Writes those configurations of a model that can be written as JSON, as transformers does; returns their paths."""
     own: dict[str, Any] = {file: getattr(model, attribute, None) for attribute, file in CONFIG_FILES.items()}
     # diffusers keeps a dict as `config`, and `to_json_string` is the model's method
     configs = [(file, model if isinstance(config, Mapping) else config) for file, config in own.items()]

@@ -65,8 +65,6 @@ def parsed(text: str) -> Source:
 
     >>> print(parsed("head_dim or hidden_size // num_attention_heads"))
     either(head_dim, quotient(hidden_size, num_attention_heads))
-    >>> parsed("vision_config.image_size")
-    'vision_config.image_size'
     """
     if all(part.isidentifier() for part in text.split(".")):
         return text
@@ -122,11 +120,7 @@ Reader = Callable[[Source], Any]
 
 
 def snapshot(config: Any) -> Snapshot:
-    """A configuration as a plain dict that also has the names of transformers' `attribute_map`.
-
-    `config` is a mapping, an object with `to_dict`, or a model whose configuration is one of these; InvalidSpec for
-    anything else.
-    """
+    """A configuration, or that of a model, as a plain dict that also has the names of transformers' `attribute_map`."""
     for value in (config, config_of(config)):
         if isinstance(value, Mapping):
             return value
@@ -147,13 +141,7 @@ def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any
     """The value that a configuration has for a source: a name, a dotted path, a formula, or a getter.
 
     A name of the normalizer is replaced by its source, also inside a formula. A name inside its own source is a key of
-    the configuration. MissingValue if the configuration has no such value: the message has the path, the failed part of
-    it, and the existing keys there. UnknownName if a getter is not in `GETTERS`.
-
-    >>> from onnxfn.specs.algebra.compose import reads
-    >>> gpt = reads(heads="n_head", head_dim="n_embd // heads").normalizer
-    >>> read_config(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
-    16
+    the configuration. MissingValue if the configuration has no such value; UnknownName if `GETTERS` lacks a getter.
     """
     if config is UNKNOWN:
         return _value_without_config(source)

@@ -115,10 +115,7 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
 
 
 def with_short_traceback(error: OnnxfnError) -> OnnxfnError:
-    """The error without the frames of this package, and with those of other packages in its cause alone.
-
-    A cause that is an error of onnxfn too is dropped: the message of the error has its words.
-    """
+    """The error without the frames of this package, and without a cause of onnxfn: the message has its words."""
     cause = error.__cause__
     if isinstance(cause, OnnxfnError):
         error.__cause__ = None

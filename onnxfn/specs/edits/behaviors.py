@@ -148,7 +148,10 @@ def decoder_with_past() -> ExportSpec:
         _file(DECODER, behavior="decoder", past="outputs"),
         _file(DECODER_WITH_PAST, behavior="decoder", past="both"),
         File(
-            MERGED_DECODER, (Edit("merged_decoder"),), (DECODER, DECODER_WITH_PAST), filler=(Edit("cross_attention"),)
+            MERGED_DECODER,
+            edits=(Edit("merged_decoder"),),
+            replaces=(DECODER, DECODER_WITH_PAST),
+            filler=(Edit("cross_attention"),),
         ),
     )
 

@@ -62,9 +62,7 @@ def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], 
     """The inputs of a planned spec as a preprocessor computes them, in their order; others are dummies of these sizes.
 
     `preprocessor`: a tokenizer, an image processor, a feature extractor, or a processor that has several of them.
-    Outputs that are no inputs are dropped. `sizes` of dynamic axes replace those of the spec. `seed`: that of the noise
-    and of the dummies. InvalidSpec if the preprocessor computes none of the inputs, one with another shape than the
-    plan's, or is none of these.
+    InvalidSpec if it is another object, computes none of the inputs, or one with another shape than the plan's.
     """
     dummy_sizes = known_sizes(spec, sizes)
     features = _features(spec, preprocessor, dummy_sizes, seed)
@@ -83,10 +81,7 @@ def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], 
 
 
 def real_inputs_by_part(plan: Plan, preprocessor: Any) -> dict[str, dict[str, Array]]:
-    """`{part name: inputs}` for each part of a plan with inputs of a preprocessor; InvalidSpec if no part has any.
-
-    The past has length 0.
-    """
+    """`{part name: inputs}` for each part of a plan with inputs of a preprocessor; InvalidSpec if no part has any."""
     if preprocessor is None:
         return {}
     inputs = {part.name: _prompt_inputs(part.spec, preprocessor) for part in plan.parts}

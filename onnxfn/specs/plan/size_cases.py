@@ -82,9 +82,6 @@ def nearest(base: Sizes, name: str, fits: Callable[[Sizes], bool], marks: Iterab
     """The nearest sizes above and below `base` that fit, where only one axis differs; none for a side without any.
 
     `marks` are sizes to try besides near and far ones.
-
-    >>> [sizes["n"] for sizes in nearest({"n": 9}, "n", lambda sizes: sizes["n"] % 8 == 0)]
-    [16, 8]
     """
     for direction in (1, -1):
         if (size := _nearest(base, name, fits, direction, marks)) is not None:

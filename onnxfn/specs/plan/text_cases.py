@@ -74,8 +74,7 @@ ROTARY = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary
 class TextFacts:
     """What a configuration says about texts: the pad token, an end token, and how many tokens a text may have.
 
-    `far`: the lengths of far texts: one for each threshold, in ascending order. Without a configuration, nothing is
-    known, and no text is long.
+    `far`: the lengths of far texts: one for each threshold, in ascending order.
     """
 
     pad: int | None = None
@@ -130,15 +129,11 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
     return evolve(spec, cases=(*special, *long, *chain(*far)))
 
 
-# Special tokens
-
-
 def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...]:
     """The cases of a spec; one has pad tokens at masked tokens, end tokens inside texts, and holes in masks.
 
-    It takes the place of a case with padding, so that the check costs the same. Its rows are padded on the sides that
-    the cases have. If these are both, one row has a mask with holes. A row that is padded on the right may have one
-    token, or as many as the generator of the mask says. A spec without a mask for token ids has no such case.
+    It takes the place of a case with padding, so that the check costs the same: see `_sides` for its rows. A spec
+    without a mask for token ids has no such case.
     """
     masks = {ids.name: mask for ids in _token_inputs(spec) for mask in _masks(spec, ids)[:1]}
     if not masks:
@@ -212,9 +207,6 @@ def _paddings(dummies: Dummies, masks: Iterable[str]) -> list[str]:
     return [dict(each.arguments).get("padding", "right") for each in dummies.generators if each.name in masks]
 
 
-# Long texts
-
-
 def _long_cases(
     spec: PlannedSpec, lengths: tuple[str, ...], longest: int, case_names: tuple[str, str], most_new: int = LONGEST
 ) -> tuple[Case, ...]:
@@ -247,9 +239,6 @@ def _first_token(value: Any) -> int | None:
     """A token id, or the first of several."""
     token = value[0] if isinstance(value, (list, tuple)) and value else value
     return token if isinstance(token, int) else None
-
-
-# Thresholds
 
 
 def is_scaled(rope_type: Any) -> bool:

@@ -34,8 +34,7 @@ def variants_plan(
 ) -> Plan:
     """The plan of all dtypes, float or quantized ones: the parts of the first, then those of the second, and so on.
 
-    `plan_in`: from a float dtype to the plan in it; called once for each. `suffix_of`: from the name of a dtype to how
-    the stems of its files end.
+    `plan_in`: from a float dtype to the plan in it. `suffix_of`: from a dtype to how the stems of its files end.
     """
     planned = cache(plan_in)
     plans = {dtype: planned(_meaning(dtype).float_dtype) for dtype in dtypes}
