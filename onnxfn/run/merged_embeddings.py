@@ -48,7 +48,7 @@ def token_positions(mask: Array, first: int = 0) -> Array:
 
 
 def mrope_positions(
-    mask: Array, input_ids: Array, grids: Mapping[int, Array], *, merge_size: int, first: int = 0, newlines: int = 0
+    mask: Array, input_ids: Array, grids: Mapping[int, Array], *, merge_size: int, newlines: int = 0
 ) -> Array:
     """The positions in time, height and width of the tokens of texts with images (M-RoPE).
 
@@ -72,7 +72,7 @@ def mrope_positions(
         is_token = mask[row].astype(bool)
         new = mask.shape[1] - len(tokens)
         ids = [*tokens[is_token[: len(tokens)]].tolist(), *[None] * new]
-        positions[:, row, is_token] = _text_positions(ids, left, first)
+        positions[:, row, is_token] = _text_positions(ids, left)
     return positions
 
 
@@ -86,9 +86,9 @@ def _next_grid(grids: Iterator[Array]) -> tuple[int, ...]:
     return tuple(map(int, grid))
 
 
-def _text_positions(ids: Sequence[int | None], grids: Mapping[int | None, Iterator[Array]], first: int) -> Array:
+def _text_positions(ids: Sequence[int | None], grids: Mapping[int | None, Iterator[Array]]) -> Array:
     """The positions of the tokens of one text without padding, `[3, length]`. `grids` are those of the images left."""
-    columns, index, start = [np.zeros((3, 0), dtype=np.int64)], 0, first
+    columns, index, start = [np.zeros((3, 0), dtype=np.int64)], 0, 0
     while index < len(ids):
         left = grids.get(ids[index])
         grid = (1, 1, 1) if left is None else _next_grid(left)

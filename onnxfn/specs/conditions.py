@@ -30,11 +30,8 @@ DENSE = 4096
 DENSE_AND_FAR = (*range(1, DENSE + 1), *(2**power for power in range(13, 31)))
 """The sizes at which a condition is computed to find the range in which it is true."""
 
-LONGEST_CONDITION = 10_000
-"""Characters of the longest condition. That of the fourth stage of a Swin v2 has 700."""
-
-LARGEST_EXPONENT = 8
-"""The largest exponent in a condition: a stranger's file may state one."""
+LONGEST_CONDITION, LARGEST_EXPONENT = 10_000, 8
+"""Characters of the longest condition, and the largest exponent: a stranger may have written it. Swin v2 needs 700."""
 
 OPERATORS: Mapping[type, Callable[..., Any]] = MappingProxyType(
     {
@@ -73,9 +70,6 @@ class Condition:
         text: A comparison of formulas: `height % 32 == 0`.
         line: The line of the model's source that asks for it, as `file.py:12`; `torch` if torch assumed it; empty if
             neither.
-
-    >>> print(Condition("height % 32 == 0", "unet.py:40"))
-    height % 32 == 0 (unet.py:40)
     """
 
     text: str
@@ -99,11 +93,7 @@ def formula_value(text: str, sizes: Mapping[str, int]) -> Any:
 
 
 def symbols_of(text: str) -> tuple[str, ...]:
-    """The names of the axes in a condition, in order, without duplicates.
-
-    >>> symbols_of("max(height, width) > height")
-    ('height', 'width')
-    """
+    """The names of the axes in a condition, in order, without duplicates."""
     names = [node for node in ast.walk(_tree(text)) if isinstance(node, ast.Name)]
     ordered = dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.col_offset))
     return tuple(name for name in ordered if name not in FUNCTIONS and name != "math")

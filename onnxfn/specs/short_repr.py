@@ -29,22 +29,15 @@ def short_repr(record: Any) -> str:
     >>> from onnxfn.specs.records import InputSpec
     >>> InputSpec("input_ids", "batch_size sequence_length", "token_ids")
     InputSpec(name='input_ids', axes=axis_map('batch_size sequence_length'), generator='token_ids')
-    >>> from onnxfn.specs.algebra.dummies import sized
-    >>> sized(**{f"axis_{number}": number for number in range(60)})
-    ExportSpec(60 axes)
     """
-    values = dict(_specified(record))
+    values = dict(specified(record))
     name = type(record).__name__
     full = f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})"
     return full if len(full) <= LONGEST_REPR else shortened_call(name, [*_words(record, values)])
 
 
 def shortened_call(name: str, words: list[str]) -> str:
-    """A class with words in parentheses, as many as fit.
-
-    >>> shortened_call("Report", ["check passed", "1 case"])
-    'Report(check passed, 1 case)'
-    """
+    """A class with words in parentheses, as many as fit."""
     text = f"{name}({', '.join(words)})"
     return text if len(text) <= LONGEST_REPR else f"{text[: LONGEST_REPR - 4]}...)"
 
@@ -71,7 +64,7 @@ def _beginning(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
 
 
-def _specified(record: Any) -> Iterator[tuple[str, Any]]:
+def specified(record: Any) -> Iterator[tuple[str, Any]]:
     """The fields without a default, and those that have another value."""
     for field in fields(type(record)):
         value = getattr(record, field.name)

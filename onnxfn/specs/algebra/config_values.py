@@ -103,11 +103,8 @@ def _source(node: ast.expr) -> Source:
     return Getter(function, arguments)
 
 
-LARGEST_BITS = 64
-"""Bits of the largest number that a getter computes as a power."""
-
-MOST_LAYERS = 10_000
-"""The largest number of layers of a model."""
+LARGEST_BITS, MOST_LAYERS = 64, 10_000
+"""The bits of the largest power, and the most layers of a model: a stranger's spec may ask for more."""
 
 Snapshot = Mapping[str, Any]
 """A configuration as a plain dict."""
