@@ -80,7 +80,7 @@ def start_tokens(model: Any, count: int) -> Array:
 
 
 def real_rows(features: Array, arguments: Mapping[str, Array]) -> Array:
-    """The rows of features, without padding by a mask of rows among arguments that the tower does not take.
+    """The rows of features; arguments that the tower does not take may have a mask of rows, as of Granite Speech.
 
     >>> real_rows(np.arange(6).reshape(2, 3, 1), {"input_features_mask": np.array([[1, 1, 0], [1, 0, 0]])}).tolist()
     [[0], [1], [3]]

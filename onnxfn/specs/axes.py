@@ -121,11 +121,7 @@ def symbols(axes: AxisMap) -> dict[int, str]:
 
 
 def names(axes: AxisMap) -> tuple[str, ...]:
-    """The names in the symbols of the dynamic axes, without duplicates, in order.
-
-    >>> names(axis_map("batch_size past_sequence_length+sequence_length head_dim="))
-    ('batch_size', 'past_sequence_length', 'sequence_length')
-    """
+    """The names in the symbols of the dynamic axes, without duplicates, in order."""
     return tuple(dict.fromkeys(name for axis in axes.axes if axis.kind == "dynamic" for name in terms(axis.symbol)))
 
 

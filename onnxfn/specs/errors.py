@@ -126,10 +126,6 @@ def raise_no_memory(error: BaseException) -> None:
     """Raises MemoryError if an error says that there is not enough memory; of another error it does nothing.
 
     Each `except Exception` calls it first: what fails for want of memory says nothing about a model or a file.
-
-    >>> raise_no_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
-    Traceback (most recent call last):
-    MemoryError: DefaultCPUAllocator: can't allocate memory
     """
     if isinstance(error, MemoryError):
         raise error
@@ -241,11 +237,7 @@ def write_errors(path: Path, needed_bytes: int = 0) -> AbstractContextManager[No
 
 
 def os_error_text(error: OSError, path: Path | None = None, needed_bytes: int = 0) -> str:
-    """The failure, the path, and advice. `path` is the path of the command; the error may be about another path.
-
-    >>> os_error_text(PermissionError(errno.EACCES, "Permission denied", "/root/out"))
-    'permission denied: /root/out; change the permissions, or choose another path'
-    """
+    """The failure, the path, and advice. `path` is the path of the command; the error may be about another path."""
     if error.errno == errno.ENOENT and not _has_current_folder():
         return "the current folder does not exist any more; change to another folder"
     reason = str(error.strerror or error or type(error).__name__)

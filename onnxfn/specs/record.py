@@ -1,7 +1,4 @@
-"""`record`, the decorator of records: they refuse values of other types than their fields are annotated with.
-
-Each record is declared with `@record`, which uses `typed_fields`; so no field needs a validator for its type.
-"""
+"""`record`, the decorator of records: they refuse values of other types than their fields are annotated with."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def stated_digests(graph: Path) -> Mapping[str, str]:
 
 
 def foreign_data(graph: Path) -> tuple[str, ...]:
-    """The external data files of an ONNX file with other digests than it states, or outside its folder: not read."""
+    """The external data files of an ONNX file with other digests than it states, and all outside its folder."""
     stated = stated_digests(graph).items()
     return tuple(
         name

@@ -115,11 +115,7 @@ DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
 
 
 def dtype_suffix(dtype: str | None) -> str:
-    """The suffix of the stems of the files of a variant; empty for None. UnknownName for an unknown dtype.
-
-    >>> dtype_suffix("q8"), dtype_suffix(None)
-    ('_quantized', '')
-    """
+    """The suffix of the stems of the files of a variant; empty for None. UnknownName for an unknown dtype."""
     if dtype is None:
         return ""
     refuse_unknown("dtype", dtype, DTYPE_SUFFIXES)
@@ -169,11 +165,7 @@ CONFIG_FILES = MappingProxyType({"config": "config.json", "generation_config": "
 
 
 def layout_in(folder: Path) -> Layout:
-    """The layout of a folder that holds ONNX files, from its name: that of a subfolder of a layout, else `optimum`.
-
-    >>> layout_in(Path("out/onnx")).name, layout_in(Path("out")).name
-    ('hub', 'optimum')
-    """
+    """The layout of a folder that holds ONNX files, from its name: that of a subfolder of a layout, else `optimum`."""
     subfolders = {layout.subfolder: layout for layout in LAYOUTS.values() if layout.subfolder}
     return subfolders.get(folder.name, LAYOUTS[OPTIMUM])
 

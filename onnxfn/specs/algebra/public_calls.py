@@ -82,15 +82,9 @@ PACKAGE = __name__.partition(".")[0]
 def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Callable[Parameters, Result]:
     """A public function whose refusals are easy to read. It returns what `function` returns.
 
-    The traceback of an OnnxfnError ends at the call: the message says enough. Where another error comes from an
-    argument of a wrong type, InvalidSpec says which argument. So does it where a spec would hold such an argument. Any
-    error has a note if an imported package is newer than the newest that was tried. A function that is returned, such
-    as an edit without its spec, is public too.
-
-    >>> from onnxfn.specs.algebra.facts import loads
-    >>> public(loads)(3)
-    Traceback (most recent call last):
-    onnxfn.specs.errors.InvalidSpec: loader of loads is 3, of the type int; it must be str
+    The traceback of an OnnxfnError ends at the call. Where another error comes from an argument of a wrong type, or a
+    spec would hold one, InvalidSpec says which argument. Any error has a note if an imported package is newer than the
+    newest that was tried. A function that is returned, such as an edit without its spec, is public too.
     """
 
     @wraps(function)

@@ -242,21 +242,12 @@ def _first_token(value: Any) -> int | None:
 
 
 def is_scaled(rope_type: Any) -> bool:
-    """Whether the frequencies of a type of rope scaling depend on the largest position.
-
-    >>> [is_scaled(each) for each in ("default", "longrope", "dynamic", None)]
-    [False, True, True, False]
-    """
+    """Whether the frequencies of a type of rope scaling depend on the largest position."""
     return isinstance(rope_type, str) and (rope_type == LONGROPE or DYNAMIC in rope_type)
 
 
 def thresholds(config: Mapping[str, Any]) -> Iterator[int]:
-    """The thresholds in a configuration, except those of scalings that are the same for all texts: yarn, llama3.
-
-    >>> text = {"sliding_window": 4096, "index_topk": 2048, "rope_parameters": {"rope_type": "yarn"}}
-    >>> [*thresholds({"text_config": text, "vision_config": {"window_size": 7}})]
-    [4096, 2048]
-    """
+    """The thresholds in a configuration, except those of scalings that are the same for all texts: yarn, llama3."""
     for name, value in _of_texts(config):
         values = value if isinstance(value, (list, tuple)) else (value,)
         yield from (each for each in values if type(each) is int and WORDS.search(name))

@@ -16,11 +16,7 @@ from onnxfn.specs.errors import InvalidSpec, refuse_unknown
 
 
 def checked_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
-    """The names of dtypes as a tuple. UnknownName for another name, InvalidSpec for one that comes twice.
-
-    >>> checked_dtypes(["float32", "q4"])
-    ('float32', 'q4')
-    """
+    """The names of dtypes as a tuple. UnknownName for another name, InvalidSpec for one that comes twice."""
     names = as_tuple(dtypes)
     for name in names:
         refuse_unknown("dtype", str(name), FLOAT_NAMES)

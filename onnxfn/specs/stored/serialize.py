@@ -81,7 +81,7 @@ def to_plain(record: Any) -> Any:
 
 
 def _is_specified(record: Any, field: Any) -> bool:
-    """Whether a field that counts for equality has no default, or a value that is no None, empty or empty record."""
+    """Whether a field is part of the value, and has no default or a value besides None, () and an empty record."""
     if not field.eq:
         return False
     value = getattr(record, field.name)
