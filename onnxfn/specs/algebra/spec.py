@@ -48,7 +48,7 @@ onnxscript 0.7 does not convert to it.
 
 def known_opset(_: Any, __: Any, opset: Any) -> None:
     """Raises InvalidSpec if an opset is not one of OPSETS; None is one that the spec leaves open."""
-    if opset is not None and opset not in OPSETS:
+    if opset is not None and (not isinstance(opset, int) or opset not in OPSETS):
         raise InvalidSpec(f"no opset {opset!r}; possible: {OPSETS[0]} to {OPSETS[-1]}")
 
 
