@@ -16,6 +16,7 @@ from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import (
     audio_mask,
     decoder_ids,
+    decoder_reads,
     encoder_decoder_cache,
     encoder_mask,
     encoder_states,
@@ -24,6 +25,7 @@ from onnxfn.architectures.families.seq2seq import (
     mask_lengths,
     next_ids,
     seq2seq,
+    source_states,
     standalone_decoder,
     t5_reads,
     text_seq2seq,
@@ -127,7 +129,7 @@ def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_h
             "decoder",
             runs(decoder),
             gives("logits", f"{TARGET} _"),
-            takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+            source_states(),
             links("encoder_hidden_states", part="encoder_model", output="last_hidden_state"),
             takes("input_ids", TARGET, "token_ids"),
             takes("attention_mask", TARGET, "padding_mask"),
@@ -141,12 +143,11 @@ def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_h
 blip_captions: ExportSpec = captions(
     "self.vision_model",
     "self.text_decoder",
-    reads(
-        vocab_size="text_config.vocab_size",
-        hidden_size="vision_config.hidden_size",
-        decoder_num_layers="text_config.num_hidden_layers",
-        decoder_num_attention_heads="text_config.num_attention_heads",
-        decoder_head_dim="text_config.hidden_size // decoder_num_attention_heads",
+    reads(vocab_size="text_config.vocab_size", hidden_size="vision_config.hidden_size"),
+    decoder_reads(
+        "text_config.num_hidden_layers",
+        "text_config.num_attention_heads",
+        "text_config.hidden_size // decoder_num_attention_heads",
     ),
 )
 
@@ -154,12 +155,11 @@ blip_captions: ExportSpec = captions(
 formulas: ExportSpec = captions(
     "self.model.encoder",
     "decoders.decoder_of_formulas",
-    reads(
-        vocab_size="text_config.vocab_size",
-        hidden_size="text_config.d_model",
-        decoder_num_layers="text_config.decoder_layers",
-        decoder_num_attention_heads="text_config.decoder_attention_heads",
-        decoder_head_dim="text_config.d_model // decoder_num_attention_heads",
+    reads(vocab_size="text_config.vocab_size", hidden_size="text_config.d_model"),
+    decoder_reads(
+        "text_config.decoder_layers",
+        "text_config.decoder_attention_heads",
+        "text_config.d_model // decoder_num_attention_heads",
     ),
     rows="pooler_output",
 )
@@ -196,12 +196,8 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "switch_transformers": compose(t5, behaves("decoder", builds("encoder_outputs", "moe_encoder_output"))),
         "t5gemma": compose(
             text_seq2seq,
-            reads(
-                hidden_size="encoder.hidden_size",
-                decoder_num_layers="decoder.num_hidden_layers",
-                decoder_num_attention_heads="decoder.num_key_value_heads",
-                decoder_head_dim="decoder.head_dim",
-            ),
+            reads(hidden_size="encoder.hidden_size"),
+            decoder_reads("decoder.num_hidden_layers", "decoder.num_key_value_heads", "decoder.head_dim"),
         ),
         "encoder-decoder": compose(
             seq2seq,
@@ -213,14 +209,9 @@ ROWS: Mapping[str, ExportSpec] = rows(
         ),
         "pix2struct": compose(
             seq2seq,
-            reads(
-                vocab_size="text_config.vocab_size",
-                hidden_size="vision_config.hidden_size",
-                decoder_num_layers="text_config.num_layers",
-                decoder_num_attention_heads="text_config.num_heads",
-                decoder_head_dim="text_config.d_kv",
-                patch_size="vision_config.patch_embed_hidden_size + 2",
-            ),
+            reads(vocab_size="text_config.vocab_size", hidden_size="vision_config.hidden_size"),
+            decoder_reads("text_config.num_layers", "text_config.num_heads", "text_config.d_kv"),
+            reads(patch_size="vision_config.patch_embed_hidden_size + 2"),
             behaves(
                 "monolith",
                 patch_inputs,
@@ -248,7 +239,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             ),
             behaves(
                 "decoder",
-                takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+                source_states(),
                 takes("encoder_attention_mask", SOURCE, "padding_mask"),
                 takes("input_ids", TARGET, "token_ids"),
                 encoder_decoder_cache("input_ids"),

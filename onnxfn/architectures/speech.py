@@ -12,6 +12,7 @@ from onnxfn.architectures.families.seq2seq import (
     audio_encoder,
     audio_mask,
     decoder_ids,
+    decoder_reads,
     encoder_decoder_cache,
     encoder_inputs,
     encoder_mask,
@@ -23,6 +24,7 @@ from onnxfn.architectures.families.seq2seq import (
     mel_inputs,
     next_ids,
     seq2seq,
+    source_states,
     speech_seq2seq,
     t5_reads,
     waveform_inputs,
@@ -33,7 +35,6 @@ from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import SOURCE, case, gives, loads, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
-from onnxfn.specs.edits.caches import cross_cache
 from onnxfn.specs.tasks.tasks import tasked
 
 # The encoder has the positions of a spectrogram of 30 seconds (modeling_whisper.WhisperEncoder.forward).
@@ -53,13 +54,8 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
     return compose(
         speech_seq2seq,
         parakeet_frames("encoder_sequence_length"),
-        reads(
-            num_features="encoder_config.num_mel_bins",
-            hidden_size="encoder_config.hidden_size",
-            decoder_num_layers=f"{decoder}num_hidden_layers",
-            decoder_num_attention_heads=f"{decoder}num_key_value_heads",
-            decoder_head_dim=f"{decoder}head_dim",
-        ),
+        reads(num_features="encoder_config.num_mel_bins", hidden_size="encoder_config.hidden_size"),
+        decoder_reads(f"{decoder}num_hidden_layers", f"{decoder}num_key_value_heads", f"{decoder}head_dim"),
         generates("mel", "normal"),
         audio_encoder(compose(mel_inputs, input_lengths(64, single=37, right_padded=51, left_padded=90)), FRAMES),
         audio_decoder("parakeet_encoder_output", 120, 53, 70, 150, 60, 140),
@@ -144,20 +140,13 @@ speecht5: ExportSpec = compose(
         "decoder",
         takes("output_sequence", "1 decoder_sequence_length num_mel_bins=", "frames", kind="float"),
         takes("speaker_embeddings", "1 speaker_embedding_dim=", "frames", kind="float"),
-        takes("encoder_hidden_states", f"{TEXT} hidden_size=", "hidden_states", kind="float"),
+        source_states(TEXT),
         takes("encoder_attention_mask", TEXT, "padding_mask"),
         runs("speecht5.decoder"),
         gives("output_sequence_out", "1 decoder_sequence_length+1 _", kind="float"),
         gives("spectrum", "reduction_factor= num_mel_bins=", kind="float"),
         gives("prob", "reduction_factor=", kind="float"),
-        cross_cache(
-            heads="decoder_num_attention_heads",
-            key="decoder_head_dim",
-            value="decoder_head_dim",
-            after="encoder_attention_mask",
-            batch="1",
-            output_length="decoder_sequence_length",
-        ),
+        encoder_decoder_cache("encoder_attention_mask", batch="1", output_length="decoder_sequence_length"),
     ),
     behaves(
         "monolith",
@@ -183,9 +172,9 @@ musicgen: ExportSpec = compose(
         codebook_size="decoder.vocab_size",
         num_codebooks="decoder.num_codebooks",
         codebooks_per_channel="decoder.num_codebooks // decoder.audio_channels",
-        decoder_num_layers="decoder.num_hidden_layers",
-        decoder_num_attention_heads="decoder.num_attention_heads",
-        decoder_head_dim="decoder.hidden_size // decoder_num_attention_heads",
+    ),
+    decoder_reads(
+        "decoder.num_hidden_layers", "decoder.num_attention_heads", "decoder.hidden_size // decoder_num_attention_heads"
     ),
     generates("codes", "integers", high=from_config("codebook_size")),
     generates("padding_code", "constant", value=from_config("codebook_size")),
@@ -231,12 +220,10 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "cohere_asr": parakeet_seq2seq(""),
         "moonshine": compose(
             speech_seq2seq,
-            reads(
-                decoder_num_layers="decoder_num_hidden_layers",
-                decoder_num_attention_heads="decoder_num_key_value_heads",
-                decoder_head_dim="hidden_size // decoder_num_attention_heads",
-                hidden_size="hidden_size",
+            decoder_reads(
+                "decoder_num_hidden_layers", "decoder_num_key_value_heads", "hidden_size // decoder_num_attention_heads"
             ),
+            reads(hidden_size="hidden_size"),
             generates("waveform", "normal"),
             audio_encoder(waveform_inputs, "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"),
             audio_decoder("moonshine_encoder_output", 16000, 3000, 4400, 9300, 3700, 8300),
