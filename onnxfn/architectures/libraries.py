@@ -68,10 +68,16 @@ denoiser: ExportSpec = compose(
 )
 """Models that remove noise from latents, conditioned on a text: UNet, SD3, Flux, Sana.
 
-Inputs: `encoder_hidden_states`, `[batch_size, sequence_length, hidden_size]`, where `hidden_size` is that of the text
-encoder. A row adds the latents and the timestep.
-Tasks: none. A row adds them.
+The input `encoder_hidden_states` has the `hidden_size` of the text encoder. A row adds the latents and the timestep.
 """
+
+OPTIMUM_TASK = "semantic-segmentation"
+"""Optimum's name for what models of diffusers do."""
+
+
+def denoises(name: str, axes: str = DENOISED_AXES) -> ExportSpec:
+    """A spec of the output of a model that removes noise."""
+    return serves(OPTIMUM_TASK, gives(name, axes, path=("sample",), kind="float"))
 
 
 def float_input(
@@ -100,7 +106,7 @@ unet: ExportSpec = compose(
     float_input("time_ids", "batch_size num_time_ids=", "timesteps", inside="added_cond_kwargs", when=HAS_POOLED_TEXT),
     case("several", sized(height=21, width=14)),
     float_input("timestep_cond", "batch_size time_cond_proj_dim=", when="time_cond_proj_dim"),
-    serves("semantic-segmentation", gives("out_sample", DENOISED_AXES, path=("sample",), kind="float")),
+    denoises("out_sample"),
 )
 
 pooled_projection_inputs: ExportSpec = compose(
@@ -117,9 +123,7 @@ autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized_in("one s
 def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...]) -> ExportSpec:
     """A spec of the encoder of an autoencoder, from images to latents: AutoencoderKL, AutoencoderDC.
 
-    Inputs: `sample`, `[batch_size, num_channels, height, width]`, where `side` is a prefix of the symbols. Tasks:
-    semantic-segmentation, which is Optimum's name for the models of diffusers. `path`: where the output is in the
-    result of `encode`.
+    `side`: a prefix of the symbols for height and width. `path`: where the output is in the result of `encode`.
     """
     height, width = f"{side}height", f"{side}width"
     latents = gives(output, f"batch_size _ {height}//scale {width}//scale", path=path, kind="float")
@@ -129,28 +133,22 @@ def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...
         reads(num_channels="in_channels"),
         runs("self.encode"),
         sized_in("one several", **{height: (None, 64, 96), width: (None, 96, 32)}),
-        serves("semantic-segmentation", latents),
+        serves(OPTIMUM_TASK, latents),
         *specs,
     )
 
 
 def vae_decoder(*specs: ExportSpec) -> ExportSpec:
-    """A spec of the decoder of an autoencoder, from latents to images: AutoencoderKL, AutoencoderDC.
-
-    Inputs: `latent_sample`, `[batch_size, num_channels, latent_height, latent_width]`.
-    Tasks: semantic-segmentation, which is Optimum's name for the models of diffusers.
-    """
-    sides = "latent_height latent_width"
+    """A spec of the decoder of an autoencoder, from latents to images: AutoencoderKL, AutoencoderDC."""
+    latents = "batch_size num_channels= latent_height latent_width"
+    images = "batch_size _ latent_height*scale latent_width*scale"
     return compose(
         autoencoder,
-        takes("latent_sample", f"batch_size num_channels= {sides}", "pixels", kind="float", path=("z",)),
+        takes("latent_sample", latents, "pixels", kind="float", path=("z",)),
         reads(num_channels="latent_channels"),
         sized_in("one several", latent_height=(64, 6, 5), latent_width=(64, 9, 4)),
         runs("self.decode"),
-        serves(
-            "semantic-segmentation",
-            gives("sample", "batch_size _ latent_height*scale latent_width*scale", kind="float"),
-        ),
+        serves(OPTIMUM_TASK, gives("sample", images, kind="float")),
         *specs,
     )
 
@@ -192,10 +190,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             takes("img_ids", "packed_height_width 3", "position_ids"),
             float_input("guidance", "batch_size", "timesteps", when="guidance_embeds"),
             sized_in("one several", packed_height_width=(1024, 24, 60)),
-            serves(
-                "semantic-segmentation",
-                gives("out_hidden_states", "batch_size packed_height_width _", path=("sample",), kind="float"),
-            ),
+            denoises("out_hidden_states", "batch_size packed_height_width _"),
         ),
         "diffusers.gemma2-text-encoder": compose(
             text_model_inputs,
@@ -211,13 +206,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             generates("padding_mask", "mask", padding="right"),
             float_input("timestep", "batch_size", "timesteps"),
             reads(hidden_size="caption_channels", side="64"),
-            serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
+            denoises("out_hidden_states"),
         ),
         "diffusers.sd3-transformer-2d": compose(
             float_input("hidden_states", LATENT_AXES, "latents"),
             denoiser,
             pooled_projection_inputs,
-            serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
+            denoises("out_hidden_states"),
         ),
         "diffusers.t5-encoder": compose(
             text_model_inputs, serves("feature-extraction", loads("T5EncoderModel"), LAST_HIDDEN_STATE)

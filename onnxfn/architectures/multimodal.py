@@ -177,6 +177,8 @@ def longer_texts(by: str) -> ExportSpec:
     return sized_in("one right-padded left-padded", sequence_length=lengths)
 
 
+vector_per_token: ExportSpec = compose(runs("prefixes.prefix_attention_model"), gives("embeddings", f"{TOKENS} _"))
+
 # Pages and questions become one vector per token. The first tokens of a page stand for the patches of its image.
 colpali: ExportSpec = compose(
     text_dummies,
@@ -188,13 +190,12 @@ colpali: ExportSpec = compose(
     ),
     generates("pixels", "normal"),
     always(return_dict=True),
-    model_part(TEXT_MODEL, text_inputs, runs("prefixes.prefix_attention_model"), gives("embeddings", f"{TOKENS} _")),
+    model_part(TEXT_MODEL, text_inputs, vector_per_token),
     model_part(
         VISION_MODEL,
         text_inputs,
         image_inputs(),
-        runs("prefixes.prefix_attention_model"),
-        gives("embeddings", f"{TOKENS} _"),
+        vector_per_token,
         generates(
             "token_ids",
             "ids_with_image",
