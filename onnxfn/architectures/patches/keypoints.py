@@ -1,8 +1,6 @@
-"""Keypoints of all images of a batch at once, for any number of them, also 0.
+"""Keypoints of all images of a batch at once, for any number of them, also 0 (transformers 5.23).
 
-The originals are in modeling_superpoint, modeling_superglue, modeling_lightglue and modeling_efficientloftr
-(transformers 5.23). They loop over images, each with its own number of keypoints, and branch on whether there are
-keypoints. Here tensors have room for at least one keypoint per image, and the outputs are sliced to the actual number.
+Tensors have room for at least one keypoint per image, and the outputs are sliced to the actual number.
 """
 
 from __future__ import annotations
@@ -21,10 +19,7 @@ CELL = 8
 
 
 def keypoint_detection_output(self: Any, pixel_values: Tensor, *, least: int = 0, **options: Any) -> Any:
-    """For SuperPointForKeypointDetection.forward: the same keypoints in the same order.
-
-    They are padded to at least `least` keypoints per image.
-    """
+    """For SuperPointForKeypointDetection.forward: its keypoints in order, padded to at least `least` per image."""
     from transformers.models.superpoint.modeling_superpoint import SuperPointKeypointDescriptionOutput
 
     height, width = pixel_values.shape[2:]
@@ -48,10 +43,9 @@ def keypoint_detection_output(self: Any, pixel_values: Tensor, *, least: int = 0
 
 def count_as_size(count: Tensor, least: int) -> int:
     """The value of a tensor as a symbolic size. torch.export knows only a lower bound of it, `least`."""
-    size: Any = count.item()
+    size: int = count.item()
     torch_name("check")(size >= least)
-    known_size: int = size
-    return known_size
+    return size
 
 
 def _is_keypoint(decoder: Any, scores: Tensor) -> Tensor:

@@ -16,9 +16,7 @@ PRIME = 65521
 def speech(model: Any, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
     """Token ids and their mask -> waveforms and spectrograms.
 
-    The model draws new noise in each call, for durations and for latents. Such a graph could not be checked. Here the
-    noise is constant, and has the model's own scale. It depends on position and channel only, so a text has the same
-    waveform in any batch.
+    The model draws new noise in each call, which no check could compare. This noise depends on position and channel.
     """
     mask = attention_mask[:, :, None].to(model.text_encoder.embed_tokens.weight.dtype)
     text = model.text_encoder(input_ids=input_ids, padding_mask=mask, attention_mask=attention_mask, return_dict=True)
