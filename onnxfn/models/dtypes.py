@@ -28,10 +28,9 @@ def torch_dtype(name: str | None) -> Any:
 
 
 def in_dtype(model: Any, dtype: str | None) -> Any:
-    """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
+    """The model with its floating-point weights in a dtype: the model itself, or a copy that shares none of them.
 
-    Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no floating-point
-    weight with the model, and each is copied once. Those of `with_rows` are read.
+    Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. Those of `with_rows` are read.
     """
     if dtype is None or (has_dtype(model, dtype) and not reads_weights(model)):
         return model
@@ -39,10 +38,7 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
 
 
 def in_dtype_if_small(model: Any, dtype: str | None, most: int = SMALL_COPY) -> Any:
-    """A copy of a model in a dtype if the copy has at most `most` bytes; else the model itself.
-
-    PyTorch computes in the dtype with either: `cast_on_use` converts weights that have another. A copy is faster.
-    """
+    """A copy of a model in a dtype if it has at most `most` bytes; else the model: `cast_on_use` casts its weights."""
     if dtype is None:
         return model
     size = sum(tensor.numel() for tensor in float_tensors(model)) * torch_dtype(dtype).itemsize

@@ -37,9 +37,7 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
 
     The model computes in the torch dtype `dtype`, also if its weights have another one. None is the float dtype of the
     part, or that of the model. Floating-point outputs are float64 if they or `dtype` are float64, float16 if they are
-    in a model of another dtype, else float32: numpy has no bfloat16.
-
-    CaptureFailed if the model does not run on these inputs.
+    in a model of another dtype, else float32. CaptureFailed if the model does not run on these inputs.
     """
     import torch
 
@@ -173,11 +171,7 @@ def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
 
 
 def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Any, ...]:
-    """The arrays of inputs as tensors on the model's device.
-
-    Floating-point numbers have the torch dtype `dtype`; None is the dtype of the input, or of the model if the input
-    has none.
-    """
+    """The arrays of inputs as tensors on the model's device; floats in `dtype`, or that of the input or the model."""
     import torch
 
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
@@ -192,10 +186,7 @@ def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtyp
 
 
 def _check_constants(submodule: Any, spec: PlannedSpec) -> None:
-    """Raises CaptureFailed for a constant that `forward` does not read: it would have no effect.
-
-    A wrapper or a part of the model may omit a constant of the whole model. Plain `**kwargs` may take any name.
-    """
+    """Raises CaptureFailed for a constant that `forward` does not read, unless it is a part or may take any name."""
     parameters = inspect.signature(submodule.forward).parameters
     others = [each.annotation for each in parameters.values() if each.kind is each.VAR_KEYWORD]
     if spec.call.submodule or any("Kwargs" not in str(annotation) for annotation in others):
@@ -224,10 +215,9 @@ def _unknown_argument(submodule: Any, name: str) -> UnknownName:
 
 
 def _placed(submodule: Any, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of `forward` that no keyword can name, in order, and the others by their names.
+    """The arguments of `forward` that no keyword can name, as those before a filled `*args`, and the others by name.
 
-    Where `*args` gets values, no keyword can name the arguments before it either. CaptureFailed for an argument that
-    `forward` does not have; `**kwargs` takes any name.
+    CaptureFailed for an argument that `forward` does not have.
     """
     parameters = inspect.signature(submodule.forward).parameters
     kinds = {each.kind: name for name, each in parameters.items()}
@@ -243,10 +233,7 @@ def _placed(submodule: Any, arguments: Mapping[str, Any]) -> tuple[list[Any], di
 
 
 def calls_with_others(model: Any) -> tuple[tuple[str, frozenset[str | None]], ...]:
-    """The calls in `forward` that pass on its `**kwargs`: the source text of each function, and its named arguments.
-
-    Empty if the source cannot be read.
-    """
+    """The calls in `forward` that pass on its `**kwargs`: each function as text, and its named arguments, if known."""
     parameters = inspect.signature(model.forward).parameters.values()
     others = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
     forward = inspect.unwrap(model.forward)

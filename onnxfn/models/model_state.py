@@ -28,9 +28,8 @@ def unchanged_eval(model: Any, attention: str | None = None) -> Iterator[None]:
 
     `attention`: the attention of transformers that it has meanwhile, such as `"eager"`; None: its own.
 
-    The modes of single modules are restored too, and what `forward` added is removed: attributes, buffers and hooks.
-    A model that several parts and cases use is the same for each. While it lasts, no other thread may call the model:
-    callers pass a `model_copy`. The caller's autocast is off meanwhile, so that the model computes in its own dtypes.
+    What `forward` added is removed: attributes, buffers and hooks. No other thread may call the model meanwhile:
+    callers pass a `model_copy`. The caller's autocast is off, so that the model computes in its own dtypes.
     """
     import torch
 
@@ -62,10 +61,7 @@ def unchanged_eval(model: Any, attention: str | None = None) -> Iterator[None]:
 
 
 def _forget_long_texts(module: Any) -> None:
-    """Gives a rotary embedding with dynamic scaling the frequencies that it had before it read a long text.
-
-    It keeps those of the longest text that it has read, and a graph has no state.
-    """
+    """Gives a rotary embedding its frequencies of before it read a long text: a graph has no state to keep them."""
     original = vars(module).get("original_max_seq_len")
     lengths = [name for name in vars(module) if name.endswith("max_seq_len_cached")]
     for name in lengths:
@@ -84,10 +80,9 @@ ATTEMPTS = 3
 
 
 def model_copy(model: Any) -> Any:
-    """A copy of the modules and configurations of a model, on the model's own tensors: no weight is copied.
+    """A copy of the modules and configurations of a model, on the model's own tensors.
 
-    The model itself if it cannot be copied. Causes are an attribute that `copy.deepcopy` refuses, a TorchScript module,
-    or a hook or another function that holds one of its modules.
+    The model itself if it cannot be copied, as when a hook holds one of its modules.
     """
     for _ in range(ATTEMPTS):
         try:
@@ -99,10 +94,7 @@ def model_copy(model: Any) -> Any:
 
 
 def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
-    """A deep copy of a model with each tensor replaced by the result of a function for it.
-
-    The function is called once for each tensor: weights that are tied stay tied.
-    """
+    """A deep copy of a model with each tensor replaced by the result of a function, called once: ties stay."""
     import torch
 
     result = functools.cache(replaced)  # a tensor is equal to itself alone: its hash is its identity

@@ -28,11 +28,9 @@ CHANGES = threading.Lock()
 
 @contextmanager
 def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
-    """Replaces the functions that the patches name, and restores them on leaving, the last one first.
+    """Replaces the functions that the patches name in this thread, and restores them on leaving.
 
-    Only this thread calls the replacements; other threads call the originals. An inherited or missing attribute is set
-    on the class and deleted on leaving. Yields the targets of a user's patches whose replacement was called. A
-    replacement that is not a function counts as called.
+    Yields the targets of a user's patches whose replacement was called; one that is not a function counts as called.
     """
     called: set[str] = set()
     with ExitStack() as undo:
@@ -51,8 +49,7 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
 def _checked(function: Callable[..., Any], patch: Patch, before: Any, called: set[str]) -> Callable[..., Any]:
     """The replacement; it adds its target to `called`. TypeErrors of its call and of its own code become PatchFailed.
 
-    A call that the original also refuses is the caller's fault. TypeErrors of special methods, such as `__len__`, are
-    left alone: Python handles them itself.
+    Those of a call that the original refuses too, and of special methods, which Python handles, are left alone.
     """
 
     @functools.wraps(function)
@@ -131,10 +128,7 @@ class ThreadAttribute:
         return tuple(each.value for each in own)[:1]
 
     def inherited(self, class_: Any) -> tuple[Any, ...]:
-        """What a class has without replacements: the value of the owner, or else of the next class that has one.
-
-        A module also has what Python has: `len` and `int`.
-        """
+        """What a class has without replacements, from the owner on; a module also has Python's `len` and `int`."""
         if self.before:
             return self.before
         after = class_.__mro__[class_.__mro__.index(self.owner) + 1 :] if inspect.isclass(class_) else (builtins,)
@@ -181,10 +175,9 @@ class ThreadAttribute:
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Replaces an attribute of a module or class for this thread.
+    """Replaces an attribute of a module or class for this thread; on leaving, it sees what it saw before.
 
-    On leaving, this thread sees what it saw before; the owner has its own attribute again when no thread replaces it.
-    Replacements of several threads may begin and end in any order.
+    Replacements of several threads may begin and end in any order. After the last the owner has its own attribute.
     """
     replacement = Replacement(value)
     _set(owner, name, (replacement,))

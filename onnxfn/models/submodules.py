@@ -17,10 +17,9 @@ SCRIPTED = "module or function that torch.jit.script or torch.jit.trace was call
 
 
 def as_module(model: Any) -> Any:
-    """The `nn.Module` of a model that is one, a program of torch.export, a function of tensors, or a module's method.
+    """The `nn.Module` of a model that is or wraps one, a program of torch.export, a function, or a module's method.
 
-    `torch.compile` and `DataParallel` wrap a module, which is returned. Anything else is returned as it is.
-    InvalidSpec for a class in place of an instance, and for TorchScript.
+    Anything else is returned as it is. InvalidSpec for a class in place of an instance, and for TorchScript.
     """
     import torch
 

@@ -1,7 +1,6 @@
 """Modes of a thread while torch traces: silence, the lock, and functions called in place of torch's.
 
-`sys.stdout` and `sys.stderr` are not changed, because other threads use them. None of these libraries prints while a
-model is traced, with one exception that `capture.exported_program` avoids.
+`sys.stdout` and `sys.stderr` are not changed, because other threads use them.
 """
 
 from __future__ import annotations
@@ -62,10 +61,7 @@ def shapes_alone() -> Iterator[Any]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Drops warnings and the logs of the tracing libraries in this thread; other threads are not affected.
-
-    One thread at a time is quiet, since `LOCK` is held: a second thread waits.
-    """
+    """Drops warnings and the logs of the tracing libraries in this thread, which holds `LOCK`."""
     thread, ended, handle = threading.get_ident(), threading.Event(), original(logging.Logger, "handle")
     # The pattern of a filter that fits every text in this thread, until it is heard again: another thread may have
     # saved the list of filters meanwhile, and restore it later, with this pattern in it.
@@ -145,8 +141,7 @@ def _calling(mode: Any, method: str, call: TorchCall) -> Iterator[None]:
 def ticking_operators(tick: Tick) -> AbstractContextManager[None]:
     """A context that calls `tick` before each torch operator in this thread; an exception of `tick` stops the model.
 
-    torch runs the same kernels as without it: the arguments of operators are the same. The model has no hooks, because
-    these would turn off the fast path of `torch.nn.TransformerEncoder`. With `no_tick` torch runs as it does outside.
+    The model has no hooks for it: they would turn off the fast path of `torch.nn.TransformerEncoder`.
     """
 
     def run(operator: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -177,10 +172,7 @@ def idle_threads(threads: int | None) -> Iterator[None]:
 
 @contextmanager
 def stable_sorts() -> Iterator[None]:
-    """Makes `sort` and `argsort` keep the order of equal values, in this thread.
-
-    Without `stable=True`, torch may return equal values in any order: from 17 values on, it does.
-    """
+    """Makes `sort` and `argsort` keep the order of equal values in this thread: from 17 values on, torch does not."""
     import torch
 
     with ExitStack() as undo:
@@ -201,10 +193,7 @@ def _stable(sort: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def eager_branches() -> AbstractContextManager[None]:
-    """A context that runs the functions given to `torch.cond` and `while_loop` without torch.compile, in this thread.
-
-    torch.compile fails where a mode watches the operators, as `ticking_operators` does.
-    """
+    """A context that runs `torch.cond` and `while_loop` without torch.compile, which fails in `torch_operators`."""
 
     def call(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
         return function(*arguments, **named or {})
