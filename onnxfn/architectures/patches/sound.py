@@ -201,12 +201,16 @@ def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor,
     if speaking_speed != 1.0:
         durations = torch.round(durations.float() * speaking_speed).long()
     durations = torch.where(durations.sum() == 0, torch.ones_like(durations), durations)
-    ends = durations.cumsum(dim=1)
-    frames = ends[:, -1].max().item()
+    return frames_of_tokens(durations, durations.sum(dim=1).max()).to(encoded_embeddings.dtype) @ encoded_embeddings
+
+
+def frames_of_tokens(durations: Tensor, most: Tensor) -> Tensor:
+    """Which of `most` frames are those of a token, `[batch, frames, tokens]`, from the number of frames of each."""
+    frames = most.item()
     torch_name("check")(frames >= 1)
-    indices = torch.arange(frames, device=durations.device)[:, None]
-    frame_of_token = (indices < ends[:, None]) & (indices >= (ends - durations)[:, None])
-    return frame_of_token.to(encoded_embeddings.dtype) @ encoded_embeddings
+    ends = durations.cumsum(dim=1)[:, None]
+    index = torch.arange(frames, device=durations.device)[:, None]
+    return (index < ends) & (index >= ends - durations[:, None])
 
 
 def relative_positional_encoding(encoding: Any, feature_representation: Tensor) -> tuple[Tensor, Tensor]:
