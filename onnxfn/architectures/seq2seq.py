@@ -14,6 +14,7 @@ from onnxfn.architectures.families.heads import text_classification
 from onnxfn.architectures.families.multimodal import image_inputs, image_reads
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import (
+    STATES,
     audio_mask,
     decoder_ids,
     decoder_reads,
@@ -74,14 +75,22 @@ def composite_cache(after: str) -> ExportSpec:
     )
 
 
-def composite_monolith(inputs: ExportSpec) -> ExportSpec:
-    """A spec of the model in one file, with these inputs of the encoder."""
-    return behaves("monolith", inputs, decoder_ids, composite_cache("decoder_input_ids"))
+def composite(inputs: ExportSpec, states: str, task: str, facts: ExportSpec, *decoder: ExportSpec) -> ExportSpec:
+    """A spec of an encoder with these inputs and axes of `states`, and a decoder, which attends to them.
 
+    `facts` are those of the encoder's configuration; `decoder`, further inputs of the decoder.
+    """
+    new_ids = takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",))
+    return compose(
+        seq2seq,
+        composite_reads,
+        facts,
+        behaves("monolith", inputs, decoder_ids, composite_cache("decoder_input_ids")),
+        encodes(inputs, states),
+        behaves("decoder", encoder_states, *decoder, new_ids, composite_cache("input_ids")),
+        generation_tasks(task),
+    )
 
-composite_next_ids: ExportSpec = compose(
-    takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), composite_cache("input_ids")
-)
 
 composite_text_inputs: ExportSpec = compose(
     takes("input_ids", SOURCE, "encoder_ids"),
@@ -90,19 +99,18 @@ composite_text_inputs: ExportSpec = compose(
 )
 
 # The encoder reads waveforms, as wav2vec2 does.
-speech_encoder_decoder: ExportSpec = compose(
-    seq2seq,
-    composite_reads,
-    wav2vec2_frames("encoder.", "encoder_sequence_length"),
-    reads(hidden_size="encoder.output_hidden_size if encoder.add_adapter else encoder.hidden_size"),
-    generates("waveform", "normal"),
-    composite_monolith(waveform_inputs),
-    encodes(waveform_inputs, FRAMES),
-    # These mask lengths give the number of states in the cases: the model indexes the last state of the mask.
-    behaves(
-        "decoder", encoder_states, audio_mask, composite_next_ids, mask_lengths(5300, 2400, 3610, 7950, 2960, 6805)
+speech_encoder_decoder: ExportSpec = composite(
+    waveform_inputs,
+    FRAMES,
+    "automatic-speech-recognition",
+    compose(
+        wav2vec2_frames("encoder.", "encoder_sequence_length"),
+        reads(hidden_size="encoder.output_hidden_size if encoder.add_adapter else encoder.hidden_size"),
+        generates("waveform", "normal"),
     ),
-    generation_tasks("automatic-speech-recognition"),
+    audio_mask,
+    # These mask lengths give the number of states in the cases: the model indexes the last state of the mask.
+    mask_lengths(5300, 2400, 3610, 7950, 2960, 6805),
 )
 
 # The first two numbers of a patch are its row and its column. The processor chooses the number of patches of an image.
@@ -199,14 +207,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             reads(hidden_size="encoder.hidden_size"),
             decoder_reads("decoder.num_hidden_layers", "decoder.num_key_value_heads", "decoder.head_dim"),
         ),
-        "encoder-decoder": compose(
-            seq2seq,
-            composite_reads,
-            composite_monolith(composite_text_inputs),
-            encodes(composite_text_inputs),
-            behaves("decoder", encoder_states, encoder_mask, composite_next_ids),
-            generation_tasks("text2text-generation"),
-        ),
+        "encoder-decoder": composite(composite_text_inputs, STATES, "text2text-generation", EMPTY, encoder_mask),
         "pix2struct": compose(
             seq2seq,
             reads(vocab_size="text_config.vocab_size", hidden_size="vision_config.hidden_size"),
@@ -246,18 +247,15 @@ ROWS: Mapping[str, ExportSpec] = rows(
             ),
             generation_tasks("text-generation", gives("logits", f"{TARGET} _"), encoder=EMPTY),
         ),
-        "vision-encoder-decoder": compose(
-            seq2seq,
-            composite_reads,
+        "vision-encoder-decoder": composite(
+            pixel_inputs,
+            "batch_size _ _",
+            "image-to-text",
             reads(
                 num_channels="encoder.num_channels",
                 image_height="encoder.image_size[0] or encoder.image_size",
                 image_width="encoder.image_size[1] or encoder.image_size",
             ),
-            composite_monolith(pixel_inputs),
-            encodes(pixel_inputs, "batch_size _ _"),
-            behaves("decoder", encoder_states, composite_next_ids),
-            generation_tasks("image-to-text"),
         ),
         **speech.ROWS,
     }

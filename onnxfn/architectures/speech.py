@@ -11,8 +11,8 @@ from onnxfn.architectures.families.seq2seq import (
     audio_decoder,
     audio_encoder,
     audio_mask,
-    decoder_ids,
     decoder_reads,
+    encoder_and_monolith,
     encoder_decoder_cache,
     encoder_inputs,
     encoder_mask,
@@ -67,13 +67,11 @@ seamless_inputs: ExportSpec = compose(mel_inputs, input_lengths(101, single=59, 
 
 # An encoder for speech, an encoder for text, and one decoder. The task chooses the encoder.
 speech_tasks: ExportSpec = compose(
-    audio_encoder(seamless_inputs, FRAMES, monolith_states=False),
+    encoder_and_monolith(seamless_inputs, FRAMES),
     behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(120, 53, 70, 150, 60, 140)),
 )
 text_tasks: ExportSpec = compose(
-    behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
-    encodes(encoder_inputs),
-    behaves("decoder", encoder_states, encoder_mask, next_ids),
+    encoder_and_monolith(encoder_inputs), behaves("decoder", encoder_states, encoder_mask, next_ids)
 )
 seamless: ExportSpec = compose(
     seq2seq,
@@ -239,7 +237,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 decoder_head_dim="head_dim or hidden_size // num_attention_heads",
             ),
             generates("waveform", "normal"),
-            audio_encoder(framed_waveform_inputs, "batch_size (num_frames+3)//4 _", monolith_states=False),
+            encoder_and_monolith(framed_waveform_inputs, "batch_size (num_frames+3)//4 _"),
             audio_decoder("moonshine_streaming_encoder_output", 4200, 1700, 2300, 6100, 1900, 5000),
         ),
         "musicgen": musicgen,

@@ -89,6 +89,12 @@ def encodes(inputs: ExportSpec, states: str = STATES) -> ExportSpec:
     return behaves("encoder", inputs, runs("encoder"), gives("last_hidden_state", states))
 
 
+def encoder_and_monolith(inputs: ExportSpec, states: str = STATES, *outputs: ExportSpec) -> ExportSpec:
+    """A spec of the encoder of these inputs, and of the model in one file, which also has these outputs."""
+    whole = behaves("monolith", inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids"), *outputs)
+    return compose(whole, encodes(inputs, states))
+
+
 def generation_tasks(
     task: str, *specs: ExportSpec, encoder: ExportSpec = ENCODER_FILE, extra_files: ExportSpec = EMPTY
 ) -> ExportSpec:
@@ -194,9 +200,8 @@ def input_lengths(traced: int, single: int, right_padded: int, left_padded: int)
 def mask_lengths(traced: int, *checked: int) -> ExportSpec:
     """A spec of the length of the decoder's audio mask in the trace and in each case of the check.
 
-    Choose lengths that the encoder shortens to about as many states as the case has. `checked` are those of the cases
-    one, right-padded, left-padded, prompt and prompts. The last two are the cases of a merged decoder without a past.
-    Their numbers of states are repeated here, because a decoder in a file of its own gets these cases too.
+    Choose lengths that the encoder shortens to about as many states as the case has. The last two cases are those of a
+    merged decoder without a past. A decoder in a file of its own gets them too, with as many states.
     """
     return compose(
         sized_in("one right-padded left-padded prompt prompts", audio_sequence_length=(traced, *checked)),
@@ -204,16 +209,9 @@ def mask_lengths(traced: int, *checked: int) -> ExportSpec:
     )
 
 
-def audio_encoder(inputs: ExportSpec, states: str, *, monolith_states: bool = True) -> ExportSpec:
-    """A spec of an encoder of audio, and of the model in one file. `states`: the axes of the encoder's output.
-
-    `monolith_states`: whether the model in one file also returns the encoder's output.
-    """
-    outputs = (gives("encoder_last_hidden_state", states),) if monolith_states else ()
-    return compose(
-        behaves("monolith", inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids"), *outputs),
-        encodes(inputs, states),
-    )
+def audio_encoder(inputs: ExportSpec, states: str) -> ExportSpec:
+    """A spec of an encoder of audio, and of the model in one file, which also returns the states, with these axes."""
+    return encoder_and_monolith(inputs, states, gives("encoder_last_hidden_state", states))
 
 
 def audio_decoder(builder: str, *lengths: int) -> ExportSpec:
