@@ -5,12 +5,11 @@ from declared_specs import every_name
 from refusals import refusal
 from transformers import AutoConfig
 
-from onnxfn.architectures import ARCHITECTURES
+from onnxfn import ARCHITECTURES, InvalidSpec
 from onnxfn.specs.axes import axis_map
 from onnxfn.specs.edits import tensors as edits
 from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan, planned_axes
 from onnxfn.specs.tasks.tasks import for_task, task_names
 

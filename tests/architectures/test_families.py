@@ -4,12 +4,11 @@ from importlib import import_module
 
 import pytest
 
+from onnxfn import ExportSpec, Overlay, Target, bert_inputs, text_encoder, text_inputs
 from onnxfn.architectures import ARCHITECTURES, seq2seq
-from onnxfn.architectures.families.text import bert_inputs, text_encoder, text_inputs
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import dummies, padded, sized
 from onnxfn.specs.algebra.facts import case
-from onnxfn.specs.algebra.spec import ExportSpec, Overlay, Target
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import DEFAULTS, resolved

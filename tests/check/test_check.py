@@ -16,16 +16,14 @@ from structure_faults import mask_ignored
 from vector_specs import vector_spec
 
 import onnxfn
+from onnxfn import Check, CheckFailed, ModelNotFound, Report
 from onnxfn.check.cases.references import check_cases, references
 from onnxfn.check.check import check
 from onnxfn.check.verdict.compare import compare
 from onnxfn.run.sessions import open_session
-from onnxfn.specs.algebra.spec import Check
 from onnxfn.specs.axis_symbols import traced_sizes
-from onnxfn.specs.errors import ModelNotFound
 from onnxfn.specs.plan.check_cases import cases
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.stored.reports import CheckFailed, Report
 
 SPEC = onnxfn.PlannedSpec(check=Check(atol=1e-5, rtol=1e-4))
 LOWEST = np.finfo(np.float32).min

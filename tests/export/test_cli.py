@@ -12,13 +12,11 @@ from fine_tunes import save_berts
 from own_processes import printed
 
 import onnxfn
-from onnxfn import BatchResult
 from onnxfn.export.cli import demo
 from onnxfn.export.cli import export_command as cli_batch
 from onnxfn.export.cli.demo import minilm
 from onnxfn.export.report import push
 from onnxfn.graphs.templates import template_cache as cache_folder
-from onnxfn.specs.version import VERSION
 
 FLAGS_OF_EXPORTS = {"first": (), "second": (), "third": ("--no-template-cache", "--trace-all-layers")}
 
@@ -189,7 +187,7 @@ def test_tasks_prints_the_tasks_of_a_model_type():
 
 
 def test_version_prints_the_version():
-    assert invoke("--version").stdout.strip() == VERSION
+    assert invoke("--version").stdout.strip() == onnxfn.VERSION
 
 
 def test_help_does_not_import_torch():
@@ -300,7 +298,7 @@ def test_a_repository_is_private_on_request(flags, is_private, monkeypatch):
 def test_the_options_of_a_batch_are_those_of_its_jobs(word, tmp_path, monkeypatch):
     save_berts(tmp_path / "models", 1)
     batches = []
-    monkeypatch.setattr(cli_batch, "export_many", lambda jobs, **_: batches.append(jobs) or BatchResult([]))
+    monkeypatch.setattr(cli_batch, "export_many", lambda jobs, **_: batches.append(jobs) or onnxfn.BatchResult([]))
     flags = ("--dtype", "float16", "--check", "sections", word)
     succeed("batch", tmp_path / "models", tmp_path / "out", *flags)
     ((job,),) = batches

@@ -12,8 +12,8 @@ from refusals import refusal
 from reports import report_text
 
 import onnxfn
+from onnxfn import CheckFailed, InvalidSpec, JobResult, LoadFailed, ModelNotFound
 from onnxfn.export.batch.many import is_unchanged
-from onnxfn.export.batch.records import JobResult
 from onnxfn.export.clients.card import CARD, write_card
 from onnxfn.export.publish.publishing import stale_files
 from onnxfn.export.publish.staging import Destination
@@ -23,8 +23,6 @@ from onnxfn.export.report.report_file import REPORT_FILE, is_foreign_report, rec
 from onnxfn.export.run.diffusers import INDEX_FILE, _earlier_parts
 from onnxfn.run.generation import _start_token
 from onnxfn.run.sessions import open_check_session, open_session
-from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound
-from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights import digests
 
 FACTS = {"bytes": 3, "sha256": "0" * 64}

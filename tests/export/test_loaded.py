@@ -13,8 +13,7 @@ from exported_folders import content
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OutputExists, UnknownName
-from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn import CheckFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
 
 BERT = onnxfn.spec_for("bert", "fill-mask")
 T5 = onnxfn.spec_for("t5", "text2text-generation")

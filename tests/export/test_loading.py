@@ -7,13 +7,12 @@ from own_processes import printed
 from refusals import refusal
 
 import onnxfn
-from onnxfn import model_for
+from onnxfn import InvalidSpec, ModelNotFound, model_for
 from onnxfn.check.variants.text_references import text_tokens
 from onnxfn.export.load import loading
 from onnxfn.export.load.folders import checkpoint_folder
 from onnxfn.export.load.loading import load_configuration, load_library_model, load_model
 from onnxfn.run.prompts import saved_processor
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.weights.layouts import write_configs
 from onnxfn.weights.side_files import copy_side_files, read_checkpoint
 

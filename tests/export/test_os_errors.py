@@ -15,7 +15,6 @@ from command_line import invoke, succeed
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import WriteFailed
 
 CAPABILITY_VERSION = 0x20080522
 IGNORES_PERMISSIONS = 0b110
@@ -202,7 +201,7 @@ def test_a_full_disk(checkpoint, small_disk, tmp_path_factory, monkeypatch):
 
 def test_a_full_disk_is_write_failed_in_the_api(checkpoint, small_disk):
     model = onnxfn.model_for(str(checkpoint))
-    message = refusal(WriteFailed, onnxfn.export, onnxfn.spec_for(model), model, small_disk / "out", check=False)
+    message = refusal(onnxfn.WriteFailed, onnxfn.export, onnxfn.spec_for(model), model, small_disk / "out", check=False)
     assert message.startswith(f"cannot write {small_disk / 'out'}: no space left on device")
     assert entries(small_disk) == []
 

@@ -12,8 +12,6 @@ from exported_folders import content, names, paths
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OutputExists
-from onnxfn.specs.stored.reports import CheckFailed
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 
@@ -128,24 +126,24 @@ def test_a_model_over_two_gigabytes_works(tmp_path):
 
 def test_a_path_that_exists_needs_overwrite(bert, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    message = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path)
+    message = refusal(onnxfn.OutputExists, onnxfn.export, SPEC, bert, tmp_path)
     assert message == f"{tmp_path} exists and is not empty; choose another path, or pass overwrite=True (--overwrite)"
     assert names(tmp_path) == ["notes.txt"]
     onnxfn.export(SPEC, bert, tmp_path, overwrite=True)
     assert "notes.txt" in names(tmp_path)
-    message = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx")
+    message = refusal(onnxfn.OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx")
     assert message == f"{tmp_path / 'model.onnx'} exists; choose another path, or pass overwrite=True (--overwrite)"
 
 
 def test_a_file_without_the_suffix_onnx_is_never_overwritten(bert, tmp_path):
     (tmp_path / "notes").write_text("mine")
-    message = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "notes", overwrite=True)
+    message = refusal(onnxfn.OutputExists, onnxfn.export, SPEC, bert, tmp_path / "notes", overwrite=True)
     assert message.endswith("notes is a file and does not end in .onnx; name a folder, or a file that does")
 
 
 def test_no_file_is_left_when_the_capture_fails(bert, tmp_path):
     spec = onnxfn.compose(SPEC, onnxfn.gives("nothing", "batch_size _"))
-    refusal(CaptureFailed, onnxfn.export, spec, bert, tmp_path / "out")
+    refusal(onnxfn.CaptureFailed, onnxfn.export, spec, bert, tmp_path / "out")
     assert names(tmp_path) == []
 
 
@@ -153,13 +151,13 @@ def test_an_earlier_export_is_unchanged_when_a_new_one_fails(bert, tmp_path):
     onnxfn.export(SPEC, bert, tmp_path / "model.onnx")
     before = (tmp_path / "model.onnx").read_bytes()
     spec = onnxfn.with_tolerance(SPEC, atol=0.0, rtol=0.0)
-    refusal(CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx", overwrite=True)
+    refusal(onnxfn.CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx", overwrite=True)
     assert (tmp_path / "model.onnx").read_bytes() == before
     assert names(tmp_path) == ["model.onnx"]
 
 
 def test_validate_names_a_missing_file_and_the_files_that_are_present(bert, tmp_path):
-    message = refusal(ModelNotFound, onnxfn.validate, SPEC, bert, tmp_path)
+    message = refusal(onnxfn.ModelNotFound, onnxfn.validate, SPEC, bert, tmp_path)
     assert message == f"no model.onnx in {tmp_path}; ONNX files there: none"
 
 
@@ -174,9 +172,9 @@ def test_progress_is_reported_to_the_function_of_the_caller(bert, tmp_path):
 
 def test_the_failure_of_a_stage_is_reported(bert, tmp_path):
     spec, events = onnxfn.with_tolerance(SPEC, atol=0.0, rtol=0.0), []
-    refusal(CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx", on_event=events.append)
+    refusal(onnxfn.CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx", on_event=events.append)
     broken = onnxfn.compose(SPEC, onnxfn.gives("nothing", "batch_size _"))
-    refusal(CaptureFailed, onnxfn.export, broken, bert, tmp_path / "model.onnx", on_event=events.append)
+    refusal(onnxfn.CaptureFailed, onnxfn.export, broken, bert, tmp_path / "model.onnx", on_event=events.append)
     started = [event.stage for event in events if event.status == "start"]
     assert [event.stage for event in events if event.status in ("end", "failure")] == started
     failed = [event.stage for event in events if event.status == "failure"]

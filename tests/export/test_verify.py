@@ -25,17 +25,13 @@ from onnxfn.export.report.report_file import (
     report_content,
     write_report,
 )
-from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
-from onnxfn.specs.errors import ModelNotFound, OutputExists
-from onnxfn.specs.results.measurements import Measurement
-from onnxfn.specs.stored.reports import Difference, Report
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.write import WriteOptions, resolved_write_options
 
 GOLDEN = Path(__file__).with_name("golden_report.json")
-PLAN = Plan([Part("model", PlannedSpec(name="bert", task="fill-mask"))])
+PLAN = onnxfn.Plan([onnxfn.Part("model", onnxfn.PlannedSpec(name="bert", task="fill-mask"))])
 FIGURES = (2e-7, float("inf"), 1e-5, "one (batch_size=2)", True, 1e-7, ("PyTorch in float64",))
-DIFFERENCE = Difference("model", "logits", ((2, 8),), *FIGURES)
+DIFFERENCE = onnxfn.Difference("model", "logits", ((2, 8),), *FIGURES)
 SEVERAL_FILES = onnxfn.WriteOptions(external_data_threshold=0)
 
 
@@ -66,8 +62,8 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     files[0].write_bytes(helper.make_model(graph, **stated).SerializeToString())
     files[1].write_text("{}\n")
     options = resolved_write_options(WriteOptions(layout="transformers.js"))
-    measurement = Measurement("model", "logits", "kl", 0.01, 0.05, "300 tokens of text", passed=True)
-    report = Report([DIFFERENCE], ["one (batch_size=2)"], measurements=[measurement])
+    measurement = onnxfn.Measurement("model", "logits", "kl", 0.01, 0.05, "300 tokens of text", passed=True)
+    report = onnxfn.Report([DIFFERENCE], ["one (batch_size=2)"], measurements=[measurement])
     digests = dict.fromkeys(files, "")
     written = report_content(digests, tmp_path, PLAN, report, options)
     assert write_report(written, tmp_path) == tmp_path / REPORT_FILE
@@ -258,14 +254,14 @@ def test_a_good_folder_is_one_line_and_exit_code_0(folder):
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
-    message = refusal(ModelNotFound, onnxfn.verify, tmp_path / "none")
+    message = refusal(onnxfn.ModelNotFound, onnxfn.verify, tmp_path / "none")
     assert message == f"no folder {tmp_path / 'none'}; verify takes the folder of an export"
     assert error_of("verify", tmp_path / "none") == message
 
 
 def test_a_report_of_another_program_is_not_replaced(bert, tmp_path):
     (tmp_path / REPORT_FILE).write_text('{"accuracy": 0.9}')
-    message = refusal(OutputExists, onnxfn.export, onnxfn.spec_for(bert), bert, tmp_path, overwrite=True)
+    message = refusal(onnxfn.OutputExists, onnxfn.export, onnxfn.spec_for(bert), bert, tmp_path, overwrite=True)
     assert message.startswith(f"onnxfn did not write {tmp_path / REPORT_FILE}, and would replace it")
     assert (tmp_path / REPORT_FILE).read_text() == '{"accuracy": 0.9}'
 

@@ -4,14 +4,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from onnxfn import AxisFacts, Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target, WeightRule
 from onnxfn.specs.algebra.config_values import GETTERS
 from onnxfn.specs.algebra.fills import FILLS
-from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.axes import Axis, AxisMap
-from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.edits.behaviors import BEHAVIORS
-from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.records import (
     ArgumentBuilder,
     CacheRow,

@@ -18,7 +18,6 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.run.generation import generate
 from onnxfn.run.greedy_decoding import present_name
 from onnxfn.specs.algebra.dummies import dummies, padded
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
 from onnxfn.specs.plan.planning import plan
 
@@ -142,13 +141,13 @@ def test_feature_extraction_without_past_has_no_cache_tensors(tmp_path):
 
 def test_an_input_that_generate_has_no_value_for_is_named(bert, tmp_path):
     result = onnxfn.export(onnxfn.spec_for("bert", "fill-mask"), bert, tmp_path / "model.onnx")
-    message = refusal(InvalidSpec, generate, result, np.ones((1, 3)))
+    message = refusal(onnxfn.InvalidSpec, generate, result, np.ones((1, 3)))
     known = "input_ids, attention_mask, position_ids, num_logits_to_keep"
     assert message == f"generate has no value for the inputs token_type_ids; it knows {known}"
 
 
 def test_a_file_that_does_not_exist_is_refused(tmp_path):
-    message = refusal(ModelNotFound, generate, tmp_path / "model.onnx", np.ones((1, 3)))
+    message = refusal(onnxfn.ModelNotFound, generate, tmp_path / "model.onnx", np.ones((1, 3)))
     assert message.endswith("model.onnx; name the ONNX file of a decoder with past, or the folder of an export")
 
 
@@ -195,7 +194,7 @@ REFUSED = [
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=range(len(REFUSED)))
 @pytest.mark.parametrize("model_type", TASKS)
 def test_prompts_that_no_model_can_have_are_refused(exports, model_type, arguments, message):
-    assert refusal(InvalidSpec, onnxfn.generate, exports(model_type)[-1], **arguments) == message
+    assert refusal(onnxfn.InvalidSpec, onnxfn.generate, exports(model_type)[-1], **arguments) == message
 
 
 @pytest.mark.parametrize(
@@ -206,18 +205,18 @@ def test_prompts_that_no_model_can_have_are_refused(exports, model_type, argumen
     ],
 )
 def test_prompts_of_a_decoder_are_texts_of_tokens(exports, input_ids, message):
-    assert refusal(InvalidSpec, onnxfn.generate, exports("llama")[-1], input_ids) == message
+    assert refusal(onnxfn.InvalidSpec, onnxfn.generate, exports("llama")[-1], input_ids) == message
 
 
 def test_a_first_token_is_for_a_decoder_with_an_encoder(exports):
     message = "start is 1, and a decoder without an encoder starts with input_ids; leave it out"
-    assert refusal(InvalidSpec, onnxfn.generate, exports("llama")[-1], [[1]], start=1) == message
+    assert refusal(onnxfn.InvalidSpec, onnxfn.generate, exports("llama")[-1], [[1]], start=1) == message
     assert onnxfn.generate(exports("llama")[-1], [[1, 2]], max_new_tokens=0).tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize(("model_type", "start"), [("llama", None), ("t5", 0)])
 def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(exports, model_type, start, capfd):
-    message = refusal(InvalidSpec, onnxfn.generate, exports(model_type)[-1], [[3, 5000]], start=start)
+    message = refusal(onnxfn.InvalidSpec, onnxfn.generate, exports(model_type)[-1], [[3, 5000]], start=start)
     assert message.startswith(
         "ONNX Runtime cannot run the model on input_ids of the shape [1, 2] with tokens from 3 to"
     )

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from refusals import refusal
 
-from onnxfn.architectures import ARCHITECTURES
+from onnxfn import ARCHITECTURES, InvalidSpec, OnnxfnError
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import gives
 from onnxfn.specs.edits.axes import with_axis, with_axis_names
@@ -23,7 +23,6 @@ from onnxfn.specs.edits.tensors import (
     without,
 )
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.stored.diff import diff
 from onnxfn.specs.tasks.tasks import for_task, task_names, tasked

@@ -9,17 +9,13 @@ import pytest
 from attrs import evolve
 
 import onnxfn
-from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import gives, takes
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.edits.extra_outputs import ALL_OUTPUTS
-from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.variants import variants_plan
-from onnxfn.specs.records import NestedDummy
-from onnxfn.specs.results.measurements import Measurement
 from onnxfn.specs.results.output_types import FLOAT_RESULTS
 from onnxfn.specs.results.printing import SMALLEST, report_points, text
 from onnxfn.specs.stored.reports import Difference, Exported, Fusion, GraphSize, Report
@@ -28,7 +24,7 @@ from onnxfn.weights.layouts import dtype_suffix
 
 SECTIONS = [("inputs", [("input_ids", "int64", ""), ("mask", "int64")]), ("outputs", [("a_very_long_name", "float")])]
 
-LLAMA = for_task(ARCHITECTURES["llama"], "text-generation-with-past")
+LLAMA = for_task(onnxfn.ARCHITECTURES["llama"], "text-generation-with-past")
 CONFIG = {"vocab_size": 99, "num_hidden_layers": 30, "num_attention_heads": 4, "hidden_size": 64}
 
 
@@ -78,7 +74,7 @@ def test_the_plan_of_a_decoder_prints_the_cache_of_all_layers_in_two_rows_a_side
 def test_a_nested_dummy_prints_as_the_name_of_its_argument():
     spec = compose(
         takes("position_ids", "batch_size sequence_length", "positions"),
-        generates("positions", "positions", mask=NestedDummy("padding_mask", "batch_size past+sequence_length")),
+        generates("positions", "positions", mask=onnxfn.NestedDummy("padding_mask", "batch_size past+sequence_length")),
         gives("logits", "batch_size"),
     )
     assert str(spec).splitlines()[2].endswith("  positions(mask)")
@@ -201,9 +197,9 @@ DTYPES = ("float32", "float16", "q8", "q4", "q4f16", "bnb4")
 
 def measurements(part):
     """What the check measures of a quantized decoder."""
-    outputs = [Measurement(part.name, name, "cases", 0.9, 0.5, "9 cases", True) for name in part.outputs]
+    outputs = [onnxfn.Measurement(part.name, name, "cases", 0.9, 0.5, "9 cases", True) for name in part.outputs]
     own = [("kl", 0.4, 0.8), ("agreement", 0.6, 0.4), ("weights", 0.99, 0.97)]
-    measured = [Measurement(part.name, "logits", *each, "300 tokens of text", True) for each in own]
+    measured = [onnxfn.Measurement(part.name, "logits", *each, "300 tokens of text", True) for each in own]
     return [*measured, *outputs]
 
 
@@ -298,7 +294,7 @@ def test_an_error_where_none_is_allowed_is_infinite():
 
 def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(OnnxfnError, match=r"^plot needs matplotlib: pip install 'onnxfn\[plot\]'$"):
+    with pytest.raises(onnxfn.OnnxfnError, match=r"^plot needs matplotlib: pip install 'onnxfn\[plot\]'$"):
         REPORT.plot()
 
 

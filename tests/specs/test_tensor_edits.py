@@ -3,14 +3,13 @@
 import pytest
 from refusals import refusal
 
-from onnxfn import case, from_json, plan, renamed, spec_for, to_json
+from onnxfn import InvalidSpec, UnknownName, case, from_json, plan, renamed, spec_for, to_json
 from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.facts import always, gives, patched, takes
 from onnxfn.specs.algebra.spec import OPSETS, Call, Check, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import axis_map, pattern
 from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.tensors import only_tasks, with_dtypes, with_opset, with_output, with_tolerance, without
-from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Constant, Edit, InputSpec, OutputSpec, Patch
 from onnxfn.specs.tasks.tasks import EDITS, edited, for_task
 

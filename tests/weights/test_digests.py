@@ -17,7 +17,6 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.run.sessions import open_session
-from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.digests import (
     DIGESTS_KEY,
     END_BYTES,
@@ -87,7 +86,7 @@ def test_a_mixture_of_two_exports_is_refused(exports, tmp_path, exchanged):
     mixed.mkdir()
     for file in (exports / "a").iterdir():
         (mixed / file.name).hardlink_to(exports / ("b" if file.name == exchanged else "a") / file.name)
-    message = refusal(CheckFailed, onnxfn.generate, mixed, np.array([[3, 4]]), max_new_tokens=2, start=0)
+    message = refusal(onnxfn.CheckFailed, onnxfn.generate, mixed, np.array([[3, 4]]), max_new_tokens=2, start=0)
     assert f"{exchanged} in {mixed} is of another export than" in message
     assert onnxfn.generate(exports / "a", np.array([[3, 4]]), max_new_tokens=2, start=0).shape == (1, 3)
 
@@ -98,7 +97,7 @@ def test_validate_refuses_a_mixture(tmp_path):
     assert onnxfn.validate(spec, model, tmp_path / "a").passed
     onnxfn.export(spec, with_other_weights(model), tmp_path / "b", check=False, write=WRITE)
     (tmp_path / "b" / "model.onnx_data").replace(tmp_path / "a" / "model.onnx_data")
-    assert "model.onnx_data" in refusal(CheckFailed, onnxfn.validate, spec, model, tmp_path / "a")
+    assert "model.onnx_data" in refusal(onnxfn.CheckFailed, onnxfn.validate, spec, model, tmp_path / "a")
 
 
 def test_the_graph_of_another_program_is_not_refused(tmp_path):

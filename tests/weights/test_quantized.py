@@ -14,8 +14,7 @@ from onnxruntime.quantization.quant_utils import QuantType, quantize_data
 from own_processes import memory_growth
 from refusals import refusal
 
-from onnxfn.specs.errors import InvalidSpec, LoadFailed
-from onnxfn.specs.quantization import WeightRule
+from onnxfn import InvalidSpec, LoadFailed, WeightRule
 from onnxfn.weights import onnxruntime_kernels
 from onnxfn.weights import quantized as quantized_module
 from onnxfn.weights.chunks import chunks, memory_key

@@ -10,8 +10,6 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.cuts.cut import EMBEDDING, HEAD, SHARED, check_coverage, graph_sections, layer_paths
-from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.stored.reports import CheckFailed
 
 PAST = "text-generation-with-past"
 MODELS = {
@@ -101,13 +99,13 @@ def test_a_section_that_is_left_out_is_found(graphs, model_type):
     sections = sections_of(model, part, graph)
     for index in range(len(sections.sections)):
         fewer = evolve(sections, sections=sections.sections[:index] + sections.sections[index + 1 :])
-        assert "the sections are not the whole graph: node" in refusal(CheckFailed, check_coverage, graph, fewer)
+        assert "the sections are not the whole graph: node" in refusal(onnxfn.CheckFailed, check_coverage, graph, fewer)
         twice = evolve(sections, sections=(*sections.sections, sections.sections[index]))
-        assert "the sections are not the whole graph: node" in refusal(CheckFailed, check_coverage, graph, twice)
+        assert "the sections are not the whole graph: node" in refusal(onnxfn.CheckFailed, check_coverage, graph, twice)
 
 
 def test_a_model_whose_layers_share_weights_is_refused(graphs):
-    message = refusal(InvalidSpec, sections_of, *graphs("albert"))
+    message = refusal(onnxfn.InvalidSpec, sections_of, *graphs("albert"))
     assert message.startswith("AlbertModel has no list of layers with weights in this graph; check the whole graph")
 
 
@@ -121,6 +119,6 @@ def test_layers_that_are_no_chain_are_refused(graphs):
     reader = next(node for node in changed.node if late.output[0] in node.input)
     reader.input[[*reader.input].index(late.output[0])] = add.output[0]
     changed.node.insert([*changed.node].index(late) + 1, add)
-    message = refusal(InvalidSpec, sections_of, model, part, changed)
+    message = refusal(onnxfn.InvalidSpec, sections_of, model, part, changed)
     assert "no single value leads the hidden states into model.layers.1" in message
     assert "check the whole graph: --check whole" in message
