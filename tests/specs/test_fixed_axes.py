@@ -34,19 +34,15 @@ def moving(part):
 
 
 @given(some.specs, some_sizes)
-def test_fixing_twice_is_fixing_once(spec, sizes):
+def test_fixing_twice_is_fixing_once_and_fixing_nothing_changes_nothing(spec, sizes):
     once = onnxfn.with_shapes(spec, **sizes)
     assert onnxfn.with_shapes(once, **sizes) == once
+    assert onnxfn.with_shapes(spec) == spec
 
 
 @given(some.specs, some_sizes, some_sizes)
 def test_the_last_size_wins(spec, first, then):
     assert fixed_sizes(onnxfn.with_shapes(onnxfn.with_shapes(spec, **first), **then)).items() >= (first | then).items()
-
-
-@given(some.specs)
-def test_fixing_nothing_changes_nothing(spec):
-    assert onnxfn.with_shapes(spec) == spec
 
 
 @given(st.lists(some.moving_axes, max_size=3), some_sizes, st.dictionaries(st.sampled_from(some.AXES), st.just(3)))

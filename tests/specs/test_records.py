@@ -56,10 +56,6 @@ def test_keyword_arguments_are_sorted_by_name():
     assert Generator("ids", "integers", {"low": 1, "high": 9}).arguments == (("high", 9), ("low", 1))
 
 
-def test_a_pattern_becomes_an_axis_map():
-    assert str(InputSpec("ids", "batch_size 4", "token_ids").axes) == "[batch_size, 4]"
-
-
 def test_the_place_of_a_tensor_is_its_path_or_its_name():
     assert InputSpec("ids", "b", "token_ids").forward_path == ("ids",)
     assert InputSpec("ids", "b", "token_ids", path=("past", 0)).forward_path == ("past", 0)

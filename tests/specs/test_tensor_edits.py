@@ -68,15 +68,10 @@ def test_another_opset_is_refused(opset):
     assert refusal(InvalidSpec, Target, opset=opset) == message
 
 
-def test_a_tolerance_that_is_left_out_stays():
-    assert with_tolerance(with_tolerance(EMPTY, atol=1e-3, rtol=1e-2), atol=0.0) == ExportSpec(
-        check=Check(atol=0.0, rtol=1e-2)
-    )
-
-
-def test_a_type_that_is_left_out_stays():
-    assert with_dtypes(with_dtypes(EMPTY, int="int32"), float="float16") == ExportSpec(
-        target=Target(int_dtype="int32", float_dtype="float16")
+def test_a_tolerance_or_a_type_that_is_left_out_stays():
+    spec = with_dtypes(with_tolerance(EMPTY, atol=1e-3, rtol=1e-2), int="int32")
+    assert with_dtypes(with_tolerance(spec, atol=0.0), float="float16") == ExportSpec(
+        check=Check(atol=0.0, rtol=1e-2), target=Target(int_dtype="int32", float_dtype="float16")
     )
 
 
