@@ -14,7 +14,6 @@ from refusals import refusal
 from vector_specs import vector_spec
 
 import onnxfn
-from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.models import dtypes
 from onnxfn.models.dtypes import _converted, in_dtype, with_model_dtype
 
@@ -194,15 +193,3 @@ def test_a_model_that_pytorch_cannot_run_in_float16_gets_an_error_that_says_what
         "WithoutKernel does not run in PyTorch on inputs of model: RuntimeError: \"sinc\" not implemented for 'Half'; "
         'export in float32: with_dtypes(spec, float="float32")'
     )
-
-
-def test_missing_memory_is_no_reason_to_compare_by_scale(monkeypatch):
-    """A loaded machine would have a bound that is 32 times as wide."""
-    model = model_of("bert")
-    part = onnxfn.plan(spec_of("bert"), model.config).parts[0]
-    inputs = onnxfn.specs.algebra.dummies.dummies(part.spec, {})
-
-    error = RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory")
-    monkeypatch.setattr(torch.nn.functional, "layer_norm", Mock(side_effect=error))
-    with pytest.raises(MemoryError, match="can't allocate memory"):
-        exact_outputs(model, "float32")(part, inputs)

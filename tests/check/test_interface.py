@@ -59,10 +59,6 @@ def test_an_input_of_another_dtype_is_refused_by_onnx_runtime(classifier, export
     assert "Unexpected input data type" in message
 
 
-def test_the_interface_of_an_export_has_no_findings(exported):
-    assert exported.report.findings == ()
-
-
 def test_a_past_of_layers_that_the_model_does_not_have_is_found(tmp_path):
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=4)
     model.config.num_hidden_layers = 7
