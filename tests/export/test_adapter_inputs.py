@@ -1,7 +1,6 @@
 """A graph takes LoRA adapters as inputs: one file, and as many adapters as there are, each equal to PEFT's merge."""
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -170,13 +169,6 @@ def test_a_wrong_adapter_file_fails_the_check(base, adapters, tmp_path, monkeypa
     message = refusal(onnxfn.CheckFailed, onnxfn.export, spec_of(base), base, tmp_path / "out", adapter=adapters[0])
     assert "with the adapter" in message
     assert not (tmp_path / "out").exists()
-
-
-def test_the_scale_is_in_the_file(adapters, base):
-    adapter = read_adapter(adapters[0])
-    name = "model.layers.0.self_attn.q_proj"
-    expected = adapter.layers[name].b.T * 3 / math.sqrt(5)
-    assert np.allclose(adapter_arrays(adapter, "float32")[f"{name}.lora_B.weight"], expected)
 
 
 def test_what_inputs_cannot_be_is_refused(base, adapters, tmp_path):
