@@ -173,17 +173,6 @@ def test_a_scale_that_its_dtype_cannot_hold_is_refused():
     assert message.startswith("w has blocks whose scale float16 cannot hold, the largest 1.25e+06; leave it as it is")
 
 
-def test_onnx_runtime_has_the_kernels_that_are_needed():
-    """Their names are private: another version may have others."""
-    rows = np.linspace(-1, 1, 64, dtype=np.float32).reshape(2, 32)
-    for bits in (2, 4, 8):
-        codes, scales, zero_points = onnxruntime_kernels.block_codes(rows, bits, 16, symmetric=False)
-        assert (codes.shape, scales.shape) == ((2, 2, 2 * bits), (2, 2))
-        assert zero_points.any()
-    codes, largest = onnxruntime_kernels.nf4_codes(rows, 32)
-    assert (codes.shape, largest.tolist()) == ((32,), [1.0, 1.0])
-
-
 # Integers of compressed-tensors
 
 
