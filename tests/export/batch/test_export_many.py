@@ -6,15 +6,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from time import sleep
 
+import fine_tunes
 import pytest
-from fine_tunes import (
-    difference_from_pytorch,
-    job_processes,
-    kill_first,
-    save_bert_of_a_gigabyte,
-    save_berts,
-    server_processes,
-)
 
 import onnxfn
 
@@ -27,7 +20,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def berts(tmp_path_factory):
-    return save_berts(tmp_path_factory.mktemp("models"), 4)
+    return fine_tunes.save_berts(tmp_path_factory.mktemp("models"), 4)
 
 
 @pytest.fixture
@@ -38,7 +31,7 @@ def jobs(berts, cache, tmp_path):
 def test_each_job_gets_the_weights_of_its_checkpoint(berts, jobs, tmp_path):
     result = onnxfn.export_many(jobs, workers=2)
     assert [job.status for job in result.jobs] == ["exported"] * 4, result
-    assert max(difference_from_pytorch(bert, tmp_path / bert.name) for bert in berts) < 1e-5
+    assert max(fine_tunes.difference_from_pytorch(bert, tmp_path / bert.name) for bert in berts) < 1e-5
     assert all(job.file_bytes > 0 and job.memory_bytes > 0 and job.seconds > 0 for job in result.jobs)
 
 
@@ -51,7 +44,7 @@ def test_weights_of_fine_tunes_are_linked(berts, cache, tmp_path):
         onnx_folder = tmp_path / bert.name / "onnx"
         assert (onnx_folder / "model.safetensors").samefile(bert / "model.safetensors")
         assert (onnx_folder / "model.onnx_data").stat().st_size < 5000  # a table of 512 positions, which is no weight
-        assert difference_from_pytorch(bert, tmp_path / bert.name) < 1e-5
+        assert fine_tunes.difference_from_pytorch(bert, tmp_path / bert.name) < 1e-5
 
 
 def test_a_checked_job_compares_its_files_with_pytorch(berts, cache, tmp_path):
@@ -87,12 +80,12 @@ def test_a_second_run_exports_only_what_has_changed(jobs, berts, tmp_path):
     assert [job.status for job in lacking.jobs] == ["unchanged", "exported"]
     other = onnxfn.ExportRequest(berts[2], jobs[0].path, check=False, build=jobs[0].build)
     assert [job.status for job in onnxfn.export_many([other], log=log).jobs] == ["exported"]
-    assert difference_from_pytorch(berts[2], tmp_path / jobs[0].path) < 1e-5
+    assert fine_tunes.difference_from_pytorch(berts[2], tmp_path / jobs[0].path) < 1e-5
 
 
-@pytest.mark.parametrize("find", [job_processes, server_processes])
+@pytest.mark.parametrize("find", [fine_tunes.job_processes, fine_tunes.server_processes])
 def test_a_job_whose_process_is_killed_is_started_again(find, jobs):
-    killed = kill_first(find)
+    killed = fine_tunes.kill_first(find)
     result = onnxfn.export_many(jobs, workers=2)
     assert killed
     assert [job.status for job in result.jobs] == ["exported"] * 4, result
@@ -102,7 +95,7 @@ def test_a_job_whose_process_is_killed_is_started_again(find, jobs):
 def test_a_job_that_is_always_killed_is_lost(jobs):
     def kill(event):
         if event.status in ("start", "retry"):
-            kill_first(job_processes)
+            fine_tunes.kill_first(fine_tunes.job_processes)
 
     [job] = onnxfn.export_many(jobs[:1], retries=1, on_event=kill).jobs
     assert (job.status, job.attempts) == ("lost", 2)
@@ -116,7 +109,7 @@ def test_a_job_that_is_always_killed_is_lost(jobs):
     ],
 )
 def test_a_large_job_that_needs_more_than_its_limits_ends_alone(limits, status, words, jobs, tmp_path):
-    large = save_bert_of_a_gigabyte(tmp_path / "large")
+    large = fine_tunes.save_bert_of_a_gigabyte(tmp_path / "large")
     onnxfn.export_many(jobs[:1])  # its graph is in the cache afterwards
     result = onnxfn.export_many(
         [onnxfn.ExportRequest(large, tmp_path / "out", build=jobs[0].build), jobs[1]], limits=limits, workers=2
@@ -136,8 +129,8 @@ def test_what_the_listener_raises_ends_all_jobs(jobs):
 
     with pytest.raises(Enough):
         onnxfn.export_many(jobs, workers=2, on_event=stop)
-    assert not server_processes()
-    assert not job_processes()
+    assert not fine_tunes.server_processes()
+    assert not fine_tunes.job_processes()
 
 
 def test_jobs_of_a_broken_pool_are_lost_and_the_call_returns(jobs):
