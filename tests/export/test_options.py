@@ -82,12 +82,8 @@ requests = st.sampled_from(LIBRARIES).flatmap(requests_for)
 
 
 @given(requests)
-def test_a_request_is_what_its_options_ask_for(request):
+def test_a_request_is_what_its_options_and_its_command_line_ask_for(request):
     assert request_of(request.checkpoint, request.path, written(request)) == request
-
-
-@given(requests)
-def test_a_request_is_what_its_command_line_asks_for(request):
     words = shlex.split(command_line(written(request), request.checkpoint, request.path))
     values = get_command(app).commands["export"].make_context("export", words[2:]).params
     assert request_of(values.pop("model"), values.pop("out"), stated(values)) == request

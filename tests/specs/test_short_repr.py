@@ -121,22 +121,13 @@ def expanded(row):
 
 
 @given(any_rows)
-def test_the_groups_are_a_partition_of_the_rows(rows):
-    groups = layer_groups(rows)
+def test_the_groups_are_a_partition_of_the_rows_and_each_is_printed_as_one_that_means_its_rows(rows):
+    groups, printed = layer_groups(rows), grouped_rows(rows)
     assert sorted(index for group in groups for index in group) == list(range(len(rows)))
     assert [group[0] for group in groups] == sorted(group[0] for group in groups)
     assert all(group == sorted(group) for group in groups)
-
-
-@given(any_rows)
-def test_the_printed_row_of_a_group_means_its_rows_in_their_order(rows):
-    for printed, group in zip(grouped_rows(rows), layer_groups(rows), strict=True):
-        assert list(expanded(printed)) == [rows[index] for index in group]
-
-
-@given(any_rows)
-def test_grouping_printed_rows_changes_nothing(rows):
-    printed = grouped_rows(rows)
+    for row, group in zip(printed, groups, strict=True):
+        assert list(expanded(row)) == [rows[index] for index in group]
     assert grouped_rows(printed) == printed
 
 

@@ -58,20 +58,15 @@ def sections_of(model, part, graph):
 
 
 @pytest.mark.parametrize("model_type", CHAINS)
-def test_each_node_lies_in_exactly_one_section(graphs, model_type):
+def test_each_node_lies_in_one_section_and_reads_the_weights_of_its_layer_and_earlier_sections(graphs, model_type):
     model, part, graph = graphs(model_type)
     sections = sections_of(model, part, graph)
     assert sorted(index for each in sections.sections for index in each.nodes) == list(range(len(graph.node)))
     paths = [f"{CHAINS[model_type]}.{index}" for index in range(len(sections.hidden) - 1)]
     names = [each.name for each in sections.sections]
     assert [name for name in names if name not in (SHARED, EMBEDDING, HEAD)] == paths
-    assert len(names) == len({*names})
-
-
-@pytest.mark.parametrize("model_type", CHAINS)
-def test_the_weights_of_a_layer_are_read_in_its_section(graphs, model_type):
-    model, part, graph = graphs(model_type)
-    of_section = {each.name: each for each in sections_of(model, part, graph).sections}
+    of_section = {each.name: each for each in sections.sections}
+    assert len(names) == len(of_section)
     for path in of_section.keys() - {SHARED, EMBEDDING, HEAD}:
         strange = [
             name
@@ -81,13 +76,8 @@ def test_the_weights_of_a_layer_are_read_in_its_section(graphs, model_type):
             if name.startswith(f"{path}.")
         ]
         assert strange == []
-
-
-@pytest.mark.parametrize("model_type", CHAINS)
-def test_a_section_reads_inputs_and_earlier_sections_alone(graphs, model_type):
-    model, part, graph = graphs(model_type)
     known = {each.name for each in graph.input}
-    for each in sections_of(model, part, graph).sections:
+    for each in sections.sections:
         assert {*each.inputs} <= known, each.name
         known |= {*each.outputs}
     assert {each.name for each in graph.output} <= known
