@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attrs import field, frozen
 
@@ -67,6 +67,8 @@ class BuildOptions:
         joins_traces: Whether the model is traced at several fixed sizes, and the numbers that differ become formulas of
             sizes. False traces once, with symbols. An export of a derived spec does it if the file of a single trace
             has fixed sizes, or is wrong at some.
+        float16_overflow: What is done if values of a float16 graph overflow, or nearly. `mend` keeps them in float32;
+            `refuse` raises CheckFailed, with the values.
         other_sides: For parts whose graph is valid on one side of a condition, the part at sizes of the other side. The
             file has the graphs of both, and an If on the condition.
 
@@ -85,4 +87,5 @@ class BuildOptions:
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
     joins_traces: bool = False
+    float16_overflow: Literal["mend", "refuse"] = "mend"
     other_sides: tuple[tuple[Condition, Part], ...] = ()

@@ -88,9 +88,11 @@ def check_by_sections(
     cannot load or run a section.
     """
     of_weights, errors = file_weights(model, part, file, tick)
-    session, of_sections, judged = _judged_sections(compared_file(model, part, file, exact, tick), real_inputs)
-    expected = partial(references, model, part, real_inputs, limits=stated_limits(file), tick=tick)
-    measurements, of_shapes = variant_measurements(part, session, proof, expected, errors)
+    checked = compared_file(model, part, file, exact, tick)
+    session, of_sections, judged = _judged_sections(checked, real_inputs)
+    limits, dtype = stated_limits(file), checked.dtype
+    expected = partial(references, model, part, real_inputs, limits=limits, dtype=dtype, tick=tick)
+    measurements, of_shapes = variant_measurements(part, session, proof, expected if dtype else None, errors)
     findings = (*of_weights, *judged.findings, *of_shapes)
     unchecked = [f"{file.name}: other side of {each}" for each in trace_conditions(file)]
     return Report(judged.differences, judged.cases, findings, measurements, of_sections, unchecked=unchecked)

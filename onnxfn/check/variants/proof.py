@@ -16,6 +16,7 @@ from onnxfn.check.cases.references import OutputArrays, Reference, with_outputs
 from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
 from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.verdict.compare import valid_elements
+from onnxfn.graphs.wide_values import WIDE
 from onnxfn.run.sessions import run_session
 from onnxfn.specs.algebra.dummies import Array, dtype_of
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
@@ -23,6 +24,7 @@ from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
 from onnxfn.specs.short_repr import counted
+from onnxfn.weights.onnx_files import metadata
 
 Values = Mapping[tuple[str, str], Array]
 """From the name of an output and of a measure to the values of some cases."""
@@ -63,6 +65,11 @@ def variant_kind(spec: PlannedSpec) -> str | None:
     bits = min(rule.bits for rule in rules)
     is_dynamic = any(rule.kind == "dynamic" and rule.bits == bits for rule in rules)
     return DYNAMIC if is_dynamic else {2: "2 bits", 4: FOUR_BITS, 8: EIGHT_BITS}[bits]
+
+
+def is_proven_apart(part: Part, file: Path) -> bool:
+    """Whether a file is measured, and its graph proven in float32: with quantized weights, or some float32 values."""
+    return is_quantized(part.spec) or (part.spec.target.float_dtype == "float16" and f"onnxfn.{WIDE}" in metadata(file))
 
 
 def _rules(spec: PlannedSpec) -> list[WeightRule]:
@@ -109,14 +116,15 @@ def variant_measurements(
     part: Part,
     session: Any,
     proof: Proof,
-    expected: Callable[[], Iterable[Reference]],
+    expected: Callable[[], Iterable[Reference]] | None,
     weights: Sequence[WeightError] = (),
 ) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
-    """The measurements of a part, and findings: on the text, or in the cases of a quantized part; of its weights.
+    """The measurements of a part, and findings: on the text, or in its cases; of its weights.
 
-    `expected`: the references of its cases. `weights`: the errors of its quantized weights.
+    `expected`: the references of its cases; None if they do not count, as those of a file that is compared with
+    PyTorch. `weights`: the errors of its quantized weights.
     """
-    references = expected() if proof.text is None and is_quantized(part.spec) else ()
+    references = expected() if proof.text is None and expected is not None else ()
     answers = (with_outputs(lambda: session, None, Path(f"{part.name}.onnx"), part, each) for each in references)
     pairs = [case_values(part, each, outputs) for each, outputs in answers if outputs is not None]
     cases, findings = [values for values, _ in pairs], tuple(line for _, lines in pairs for line in lines)
@@ -145,13 +153,19 @@ def measurement(part: Part, output: str, name: str, values: Array, floors: Floor
 def _text_values(part: Part, session: Any, text: Reference) -> Values:
     """The values of the measures of the outputs for the text, without a cache: the cases measure it."""
     fed_back = {feedback.output for feedback in part.spec.feedback}
-    feeds = {
-        input_.name: array.astype(dtype_of(part.spec, input_)) if array.dtype.kind == "f" else array
-        for input_, array in ((each, text.inputs[each.name]) for each in part.spec.inputs)
-    }
+    feeds = feeds_of(part, text.inputs)
     outputs = run_session(session, [*part.outputs], feeds, f"{part.name}.onnx on {text.case}")
     values, _ = case_values(part, text, outputs)
     return {key: array for key, array in values.items() if key[0] not in fed_back and key[1] != "cases"}
+
+
+def feeds_of(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of a part in the dtypes of its file."""
+    pairs = [(each, inputs[each.name]) for each in part.spec.inputs]
+    return {
+        each.name: array.astype(dtype_of(part.spec, each)) if array.dtype.kind == "f" else array
+        for each, array in pairs
+    }
 
 
 def check_floors(plan: Plan, floors: Floors) -> None:

@@ -21,7 +21,7 @@ from onnxfn.check.check import differences
 from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error
 from onnxfn.check.texts.token_choices import ordinary_logits
 from onnxfn.check.variants.measures import cosine_of
-from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, measurement
+from onnxfn.check.variants.proof import NO_PROOF, Proof, is_proven_apart, measurement
 from onnxfn.check.verdict.compare import Exact, compare
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, Scale, allowed_by_scale, judged, precision_of
 from onnxfn.check.wholes.joined_parts import (
@@ -70,7 +70,7 @@ def whole_model_report(
     whole = whole_model(model, plan, folder, session_for)
     if whole is None:
         return Report((), ())
-    is_measured = any(is_quantized(part.spec) for part in plan.parts)
+    is_measured = any(is_proven_apart(part, folder / f"{part.name}.onnx") for part in plan.parts)
     in_torch = evolve(whole, model=proof.model or model)
     of_prompt = partial(_cosines, whole, in_torch) if is_measured else partial(prompt_comparisons, whole, exact)
     results: list[Any] = []

@@ -17,11 +17,20 @@ from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.export.run.file_checks import Job, check_files, joined
-from onnxfn.export.run.retries import RETRIES, Failure, Output, faults_of, with_other_sides
+from onnxfn.export.run.retries import (
+    KEPT,
+    RETRIES,
+    Failure,
+    Output,
+    faults_of,
+    with_float32_values,
+    with_other_sides,
+)
 from onnxfn.graphs.build import build_graph, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.traced_graphs import with_assumed_limits
+from onnxfn.graphs.wide_values import keep_in_float32
 from onnxfn.models.dtypes import has_dtype, without_values
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.specs.algebra.planned import Part, Plan
@@ -29,6 +38,9 @@ from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, TimedOu
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.stored.reports import CheckFailed, Report
 from onnxfn.weights.write import LINK, resolved_write_options, with_checkpoint_entries, write_graphs
+
+OVERFLOWS = 2
+"""The attempts that keep values in float32: what is larger without bounds may make more values overflow."""
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
 
@@ -121,6 +133,9 @@ def build_until_checked(job: Job, output: Output) -> Built:
     """
     attempt, failures = (job, output), list[Failure]()
     result = _tried(*attempt)
+    if job.check == "whole" and any(part.spec.target.float_dtype == "float16" for part in job.plan.parts):
+        failures += [result] if isinstance(result, Failure) else []
+        attempt, result = _without_overflow(*attempt, result)
     for stage, change in RETRIES:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
@@ -137,6 +152,26 @@ def build_until_checked(job: Job, output: Output) -> Built:
         assert isinstance(result, Built)
     reasons = [reason for failure in failures if (reason := _reason_to_retrace(failure))]
     return evolve(result, traced_layers=tuple(reasons[:1]) or result.traced_layers)
+
+
+def _without_overflow(job: Job, output: Output, first: Built | Failure) -> tuple[tuple[Job, Output], Built | Failure]:
+    """The last of the attempts after the first that keep values in float32, until none overflows in float16.
+
+    The first as it was if such files are wrong, but those of float16 were not.
+    """
+    attempt, result = (job, output), first
+    for _ in range(OVERFLOWS):
+        is_wrong = isinstance(result, Failure)
+        models = [graph.model for graph in result.graphs if not is_wrong or isinstance(result.error, CheckFailed)]
+        changed = with_float32_values(*attempt, models, in_all_cases=is_wrong) if models else None
+        if changed is None:
+            return attempt, result
+        attempt, result = changed, _retried(job, "float32 values", *changed)
+    if isinstance(result, Failure) and isinstance(first, Built):
+        remarks = [remark.removesuffix(KEPT) for remark in attempt[0].plan.remarks]
+        attempt = evolve(job, plan=evolve(job.plan, remarks=remarks)), output
+        result = _retried(job, "float16 values", *attempt)
+    return attempt, result
 
 
 def _retried(job: Job, stage: str, changed: Job, output: Output) -> Built | Failure:
@@ -207,6 +242,9 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
         graphs = tuple(map(with_assumed_limits, graphs))
     pairs = zip(job.plan.parts, graphs, strict=True)
     models = [_with_codes(job, output, part, graph.model) for part, graph in pairs]
+    for part, model in zip(job.plan.parts, models, strict=True):
+        if part.name in output.wide:
+            keep_in_float32(model, output.wide[part.name])
     check_layers(job.model, job.plan, models)
     files = write_graphs(job.plan, models, job.folder, output.options, job.timed, check=job.check != "none")
     if output.adapter is not None:

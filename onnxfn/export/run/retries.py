@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.runnable_sizes import with_limits
 from onnxfn.check.limits import FoundLimits, found_limits
+from onnxfn.check.variants.overflow import overflowing
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.export.run.file_checks import Job
 from onnxfn.export.run.runnable_images import moves_images, with_fixed_images
@@ -19,6 +20,7 @@ from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.trace_conditions import fake_outputs
+from onnxfn.graphs.wide_values import Reach, overflow_text
 from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import known_sizes
@@ -27,7 +29,7 @@ from onnxfn.specs.conditions import Condition, is_true
 from onnxfn.specs.errors import FixedSizes, OnnxfnError
 from onnxfn.specs.plan.check_cases import resized
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
-from onnxfn.specs.stored.reports import StageTimer, no_tick
+from onnxfn.specs.stored.reports import CheckFailed, StageTimer, no_tick
 from onnxfn.weights.write import ResolvedWriteOptions
 
 
@@ -40,6 +42,7 @@ class Output:
         options: How the files are written.
         calibrated: From a model, a part, a plan, a graph and the timer to the graph with calibrated weights.
         adapter: The adapter that fills inputs of the graphs, if there is one.
+        wide: From the name of a part to the sizes of its float16 values that are kept in float32.
         unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
     """
 
@@ -47,6 +50,7 @@ class Output:
     options: ResolvedWriteOptions
     calibrated: Callable[[Any, Part, Plan, Any, StageTimer], Any]
     adapter: Path | None = None
+    wide: Mapping[str, Reach] = field(factory=dict)
     unbound_graph: UnboundGraph = field(factory=captured_once)
 
 
@@ -165,6 +169,31 @@ def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, P
         if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(model, other, {}):
             return limits[0], other
     return None
+
+
+KEPT = "; kept in float32"
+"""The end of the remark on values that overflow."""
+
+
+def with_float32_values(
+    job: Job, output: Output, models: Sequence[Any], *, in_all_cases: bool
+) -> tuple[Job, Output] | None:
+    """An attempt at files that keep values in float32 which overflow in float16; None if no value does.
+
+    `models`: the graphs of the files. CheckFailed if the options refuse such files.
+    """
+    wide, lines = dict(output.wide), list[str]()
+    for part, model in zip(job.plan.parts, models, strict=True):
+        with job.timed("float16 overflow", part.name) as tick:
+            file, text = job.folder / f"{part.name}.onnx", job.texts(part, job.plan)
+            sizes = overflowing(job.model, part, file, model, text, in_all_cases=in_all_cases, tick=tick)
+        if sizes:
+            wide[part.name] = {**wide.get(part.name, {}), **sizes}
+            lines.append(f"{part.name}: {overflow_text(model, sizes)}")
+    if lines and output.build.float16_overflow == "refuse":
+        raise CheckFailed(f"{'; '.join(lines)}; export with float16_overflow='mend' (the default), or in float32")
+    remarks = (*job.plan.remarks, *(line + KEPT for line in lines))
+    return (evolve(job, plan=evolve(job.plan, remarks=remarks)), evolve(output, wide=wide)) if lines else None
 
 
 def faults_of(job: Job, graphs: Sequence[BuiltGraph]) -> tuple[FoundLimits, ...]:
