@@ -166,7 +166,7 @@ def _without_overflow(job: Job, output: Output, first: Built | Failure) -> tuple
         changed = with_float32_values(*attempt, models, in_all_cases=is_wrong) if models else None
         if changed is None:
             return attempt, result
-        attempt, result = changed, _retried(job, "float32 values", *changed)
+        attempt, result = changed, _retried(job, "float32 values", *changed, result.graphs)
     if isinstance(result, Failure) and isinstance(first, Built):
         remarks = [remark.removesuffix(KEPT) for remark in attempt[0].plan.remarks]
         attempt = evolve(job, plan=evolve(job.plan, remarks=remarks)), output
@@ -174,11 +174,13 @@ def _without_overflow(job: Job, output: Output, first: Built | Failure) -> tuple
     return attempt, result
 
 
-def _retried(job: Job, stage: str, changed: Job, output: Output) -> Built | Failure:
+def _retried(
+    job: Job, stage: str, changed: Job, output: Output, graphs: tuple[BuiltGraph, ...] = ()
+) -> Built | Failure:
     """Another attempt, with an event of its stage before."""
     with job.timed(stage, ""):
         pass
-    return _tried(changed, output)
+    return _tried(changed, output, graphs)
 
 
 def _is_rounding(error: Exception) -> bool:
@@ -193,11 +195,10 @@ def _reason_to_retrace(failure: Failure) -> str:
     return RETRACED if isinstance(error, OnnxfnError) else f"{RETRACED}: {type(error).__name__} {error}"
 
 
-def _tried(job: Job, output: Output) -> Built | Failure:
-    """The graphs of a plan, written and checked, or why they failed."""
-    graphs: tuple[BuiltGraph, ...] = ()
+def _tried(job: Job, output: Output, graphs: tuple[BuiltGraph, ...] = ()) -> Built | Failure:
+    """The graphs of a plan, written and checked, or why they failed. Without graphs, they are built."""
     try:
-        graphs = _graphs(job, output)
+        graphs = graphs or _graphs(job, output)
         return _written(job, output, graphs)
     except (CaptureFailed, CheckFailed, KeyError, TypeError) as error:
         drop_templates(output.build, graphs)
