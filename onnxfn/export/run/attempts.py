@@ -16,13 +16,13 @@ from onnxfn.export.load.calibration import with_calibrated_weights
 from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
-from onnxfn.export.run.file_checks import Job, check_files, joined
+from onnxfn.export.run.file_checks import Job, check_files, faults_of, joined
 from onnxfn.export.run.retries import (
     KEPT,
     RETRIES,
     Failure,
     Output,
-    faults_of,
+    keep_values,
     with_float32_values,
     with_other_sides,
 )
@@ -30,7 +30,6 @@ from onnxfn.graphs.build import build_graph, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.traced_graphs import with_assumed_limits
-from onnxfn.graphs.wide_values import keep_in_float32
 from onnxfn.models.dtypes import has_dtype, without_values
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.specs.algebra.planned import Part, Plan
@@ -161,11 +160,12 @@ def _without_overflow(job: Job, output: Output, first: Built | Failure) -> tuple
     """
     attempt, result = (job, output), first
     for _ in range(OVERFLOWS):
-        is_wrong = isinstance(result, Failure)
-        models = [graph.model for graph in result.graphs if not is_wrong or isinstance(result.error, CheckFailed)]
-        changed = with_float32_values(*attempt, models, in_all_cases=is_wrong) if models else None
+        if isinstance(result, Failure) and not isinstance(result.error, CheckFailed):
+            break
+        models = [graph.model for graph in result.graphs]
+        changed = with_float32_values(*attempt, models, in_all_cases=isinstance(result, Failure))
         if changed is None:
-            return attempt, result
+            break
         attempt, result = changed, _retried(job, "float32 values", *changed, result.graphs)
     if isinstance(result, Failure) and isinstance(first, Built):
         remarks = [remark.removesuffix(KEPT) for remark in attempt[0].plan.remarks]
@@ -243,9 +243,8 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
         graphs = tuple(map(with_assumed_limits, graphs))
     pairs = zip(job.plan.parts, graphs, strict=True)
     models = [_with_codes(job, output, part, graph.model) for part, graph in pairs]
-    for part, model in zip(job.plan.parts, models, strict=True):
-        if part.name in output.wide:
-            keep_in_float32(model, output.wide[part.name])
+    if output.wide:
+        keep_values(job.plan, output, models)
     check_layers(job.model, job.plan, models)
     files = write_graphs(job.plan, models, job.folder, output.options, job.timed, check=job.check != "none")
     if output.adapter is not None:

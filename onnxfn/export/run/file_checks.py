@@ -12,20 +12,22 @@ from attrs import fields, frozen
 from onnxfn.check.cases.references import far_cases, other_sizes, references, stated_limits
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
+from onnxfn.check.limits import FoundLimits, found_limits
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.sections.far_texts import far_text_report
 from onnxfn.check.variants.proof import Proof, variant_kind
 from onnxfn.check.variants.text_references import TextReferences
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes.whole_models import whole_model_report
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import ModelNotFound
+from onnxfn.specs.errors import ModelNotFound, OnnxfnError
 from onnxfn.specs.results.measurements import CheckMode, Floors
-from onnxfn.specs.stored.reports import Report, StageTimer
+from onnxfn.specs.stored.reports import Report, StageTimer, no_tick
 
 
 @frozen
@@ -93,3 +95,17 @@ def joined(reports: Sequence[Report]) -> Report:
         each.name: [value for report in reports for value in getattr(report, each.name)] for each in fields(Report)
     }
     return Report(**{**every, "cases": dict.fromkeys(every["cases"])})
+
+
+def faults_of(job: Job, graphs: Sequence[BuiltGraph]) -> tuple[FoundLimits, ...]:
+    """Where the file of each part is wrong, which has this graph."""
+    dtype = job.plan.parts[0].spec.target.float_dtype
+    model = in_dtype_if_small(job.model, dtype)
+    session_for, exact = partial(kept_session, {}, no_tick), exact_outputs(model, dtype)
+    try:
+        return tuple(
+            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact, graph.guards)
+            for part, graph in zip(job.plan.parts, graphs, strict=True)
+        )
+    except OnnxfnError:  # a file cannot be loaded at all
+        return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,25 +11,22 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.runnable_sizes import with_limits
-from onnxfn.check.limits import FoundLimits, found_limits
+from onnxfn.check.limits import FoundLimits
 from onnxfn.check.variants.overflow import overflowing
-from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.export.run.file_checks import Job
 from onnxfn.export.run.runnable_images import moves_images, with_fixed_images
 from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.trace_conditions import fake_outputs
-from onnxfn.graphs.wide_values import Reach, overflow_text
-from onnxfn.models.dtypes import in_dtype_if_small
-from onnxfn.run.sessions import kept_session
+from onnxfn.graphs.wide_values import Reach, keep_in_float32, overflow_text
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.conditions import Condition, is_true
-from onnxfn.specs.errors import FixedSizes, OnnxfnError
+from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError
 from onnxfn.specs.plan.check_cases import resized
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
-from onnxfn.specs.stored.reports import CheckFailed, StageTimer, no_tick
+from onnxfn.specs.stored.reports import CheckFailed, StageTimer
 from onnxfn.weights.write import ResolvedWriteOptions
 
 
@@ -186,25 +183,18 @@ def with_float32_values(
     for part, model in zip(job.plan.parts, models, strict=True):
         with job.timed("float16 overflow", part.name) as tick:
             file, text = job.folder / f"{part.name}.onnx", job.texts(part, job.plan)
-            sizes = overflowing(job.model, part, file, model, text, in_all_cases=in_all_cases, tick=tick)
-        if sizes:
-            wide[part.name] = {**wide.get(part.name, {}), **sizes}
-            lines.append(f"{part.name}: {overflow_text(model, sizes)}")
+            with suppress(CaptureFailed, CheckFailed):  # PyTorch or ONNX Runtime cannot run the part in float32
+                sizes = overflowing(job.model, part, file, model, text, in_all_cases=in_all_cases, tick=tick)
+                wide[part.name] = {**wide.get(part.name, {}), **sizes}
+                lines += [f"{part.name}: {overflow_text(model, sizes)}"] if sizes else []
     if lines and output.build.float16_overflow == "refuse":
         raise CheckFailed(f"{'; '.join(lines)}; export with float16_overflow='mend' (the default), or in float32")
     remarks = (*job.plan.remarks, *(line + KEPT for line in lines))
     return (evolve(job, plan=evolve(job.plan, remarks=remarks)), evolve(output, wide=wide)) if lines else None
 
 
-def faults_of(job: Job, graphs: Sequence[BuiltGraph]) -> tuple[FoundLimits, ...]:
-    """Where the file of each part is wrong, which has this graph."""
-    dtype = job.plan.parts[0].spec.target.float_dtype
-    model = in_dtype_if_small(job.model, dtype)
-    session_for, exact = partial(kept_session, {}, no_tick), exact_outputs(model, dtype)
-    try:
-        return tuple(
-            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact, graph.guards)
-            for part, graph in zip(job.plan.parts, graphs, strict=True)
-        )
-    except OnnxfnError:  # a file cannot be loaded at all
-        return ()
+def keep_values(plan: Plan, output: Output, models: Sequence[Any]) -> None:
+    """Keeps the values in float32 in the graphs of a plan that an output names."""
+    for part, model in zip(plan.parts, models, strict=True):
+        if part.name in output.wide:
+            keep_in_float32(model, output.wide[part.name])
