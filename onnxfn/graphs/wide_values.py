@@ -42,8 +42,11 @@ BIASES: Mapping[str, int] = MappingProxyType(
 )
 """The operators that are linear in the input beside a stored matrix, and the index of their bias, if it is there."""
 
-LOOKUPS = ("Gather", "GatherND", "GatherElements", "GatherBlockQuantized")
-"""The operators that look numbers up in a stored matrix."""
+MOVES = (
+    *("Gather", "GatherND", "GatherElements", "GatherBlockQuantized", "Slice", "Split"),
+    *("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Expand"),
+)
+"""The operators whose results have the elements of their first input."""
 
 Reach = Mapping[str, float]
 """From the name of a value to the largest size of its elements."""
@@ -55,7 +58,7 @@ def overflowing_values(model: Any, ranges: Mapping[str, tuple[float, float]]) ->
     `ranges`: the least and the largest element of each value in float32. Masks do not count: values that depend on no
     weight and no float input, and what they make as small as minus infinity.
     """
-    sizes, masks, graph = dict[str, float](), set[Any](), model.graph
+    sizes, masks, graph, stored = dict[str, float](), set[Any](), model.graph, _stored(model.graph)
     weighted = {each for each in graph.initializers.values() if _parameter(each)}
     weighted |= {each for each in graph.inputs if each.dtype.is_floating_point()}
     for node in graph:
@@ -67,16 +70,23 @@ def overflowing_values(model: Any, ranges: Mapping[str, tuple[float, float]]) ->
             size, most = max(-least, largest), LARGEST / MARGIN
             if largest <= most < size and not (is_weighted and masks.isdisjoint(inputs)):
                 masks.add(value)
-            elif most < size < inf and is_weighted and _is_half(value) and not _is_end(value):
+            elif most < size < inf and is_weighted and _is_half(value) and value not in stored and not _is_end(value):
                 sizes[value.name] = size
     return sizes
 
 
 def overflow_text(model: Any, sizes: Reach) -> str:
     """The words for the values of a graph that overflow: the first, the largest, and how many they are."""
-    values = {value.name: value for node in model.graph for value in node.outputs}
+    last, words = dict[Any, tuple[int, str]](), dict[str, str]()
+    for index, node in enumerate(model.graph):
+        read = [value for value in node.inputs if value is not None]
+        weights = [(index, name.rpartition(".")[0]) for name in map(_parameter, read) if name]
+        latest = max((*weights, *(last[each] for each in read if each in last)), default=(0, ""))
+        last |= dict.fromkeys(node.outputs, latest)
+        kind = "what follows" if node.op_type != "Add" or weights else "the residual after"
+        words |= {value.name: f"{kind} {latest[1]}" for value in node.outputs}
     names = dict.fromkeys((next(iter(sizes)), max(sizes, key=sizes.__getitem__)))
-    texts = [f"{_words(values[name])} reaches {sizes[name]:.2g}" for name in names]
+    texts = [f"{words[name]} reaches {sizes[name]:.2g}" for name in names]
     more = f" ({len(sizes)} values in all)" if len(sizes) > len(names) else ""
     return f"{', '.join(texts)}{more}: float16 ends at {LARGEST:.0f}"
 
@@ -102,14 +112,14 @@ def keep_in_float32(model: Any, sizes: Reach) -> Any:
     import onnx_ir
     from onnx_ir.passes import common
 
-    half, single = onnx_ir.DataType.FLOAT16, onnx_ir.DataType.FLOAT
+    half, single, stored = onnx_ir.DataType.FLOAT16, onnx_ir.DataType.FLOAT, _stored(model.graph)
     wide = {value for node in model.graph for value in node.outputs if value.name in sizes}
     for node in [node for node in model.graph.all_nodes() if not wide.isdisjoint((*node.inputs, *node.outputs))]:
         if _is_clip(node):
             replace_value(node.outputs[0], node.inputs[0])
-        elif (index := _data_index(node)) is not None:
+        elif (index := _data_index(node, stored)) is not None:
             _scale(node, index, sizes)
-        elif node.op_type != "Cast" and not subgraphs(node) and not _looks_up(node):
+        elif node.op_type != "Cast" and not subgraphs(node):
             inputs = [_cast(node, value, single) if _is_half(value) else value for value in node.inputs]
             for old, new in zip(node.outputs, _again(node, inputs, single), strict=True):
                 if _is_half(old):
@@ -159,23 +169,21 @@ def _times(before: Any, value: Any, factor: float) -> Any:
     return insert_value(before, "Mul", [value, number], value, value.shape)
 
 
-def _is_stored(value: Any) -> bool:
-    """Whether a value is an initializer, or computed from initializers alone."""
-    node = None if value is None else value.producer()
-    return value is None or value.is_initializer() if node is None else all(map(_is_stored, node.inputs))
+def _stored(graph: Any) -> set[Any]:
+    """The values of a graph whose elements are those of initializers, or computed from initializers alone."""
+    stored, constants = {None, *graph.initializers.values()}, {None, *graph.initializers.values()}
+    for node in graph:
+        constants.update(node.outputs if constants.issuperset(node.inputs) else ())
+        stored.update(node.outputs if node.op_type in MOVES and node.inputs[0] in stored else ())
+    return stored | constants
 
 
-def _data_index(node: Any) -> int | None:
+def _data_index(node: Any, stored: set[Any]) -> int | None:
     """The index of the input with the data of a product with a stored matrix; None for another node."""
     if node.op_type not in BIASES:
         return None
-    matrices = [_is_stored(value) and len(shape_of(value)) > 1 for value in node.inputs[:2]]
+    matrices = [value in stored and len(shape_of(value)) > 1 for value in node.inputs[:2]]
     return matrices.index(False) if matrices.count(True) == 1 else None
-
-
-def _looks_up(node: Any) -> bool:
-    """Whether a node looks numbers up in a stored matrix: they are numbers of float16."""
-    return node.op_type in LOOKUPS and _is_stored(node.inputs[0])
 
 
 def _is_clip(node: Any) -> bool:
@@ -191,20 +199,6 @@ def _is_end(value: Any) -> bool:
         return number is not None and END <= abs(number) < inf
     floats = [each for each in node.inputs if each is not None and each.dtype.is_floating_point()]
     return node.op_type in ("Where", "Neg", "Cast") and bool(floats) and all(map(_is_end, floats))
-
-
-def _words(value: Any) -> str:
-    """The words for a value of a graph: what it is, and the nearest module before it by its weight."""
-    node = value.producer()
-    is_sum = node.op_type == "Add" and not any(map(_is_stored, node.inputs))
-    nodes: list[Any] = [node]
-    for each in nodes:
-        values = [value for value in each.inputs if value is not None]
-        module = next(filter(None, map(_parameter, values)), "").rpartition(".")[0]
-        if module:
-            return f"the residual after {module}" if is_sum else f"what follows {module}"
-        nodes.extend(before for before in (value.producer() for value in values) if before is not None)
-    return str(value.name)
 
 
 def _parameter(value: Any) -> str:

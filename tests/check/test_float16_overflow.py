@@ -1,0 +1,80 @@
+"""Models with values that float16 cannot hold: plain files are wrong; files that keep these in float32 are right."""
+
+import onnx_ir
+import pytest
+import tiny
+import torch
+from refusals import refusal
+
+import onnxfn
+from onnxfn.check.variants.float_form import float_form
+from onnxfn.graphs.wide_values import LARGEST
+from onnxfn.run.value_ranges import value_ranges
+from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.stored.reports import CheckFailed
+
+TEXT, SPEECH = "text-generation-with-past", "automatic-speech-recognition-with-past"
+PLANTED = {
+    "gemma3_text": (TEXT, {"layers.0.post_feedforward_layernorm.weight": 3e5}),
+    "gpt_oss": (TEXT, {"layers.0.mlp.experts.down_proj": 6e4}),
+    "nanochat": (TEXT, {"layers.0.mlp.fc1.weight": 4, "layers.0.mlp.fc2.weight": 4e4}),
+    "whisper": (SPEECH, {"layers.0.fc1.weight": 10, "layers.0.fc2.weight": 3e4}),
+}
+"""From a model type to its task, and from the ends of the names of weights to their factors."""
+
+
+def planted(model_type, factors=None):
+    """A spec in float16, and a model whose residual exceeds the numbers of float16."""
+    task, own = PLANTED[model_type]
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(model_type, task), float="float16")
+    model = tiny.model(model_type, spec.call.loader)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.mul_(next((factor for end, factor in (factors or own).items() if name.endswith(end)), 1.0))
+    return spec, model
+
+
+def stored_bytes(file):
+    return sum(each.nbytes for each in onnx_ir.load(file).graph.initializers.values() if each.const_value is not None)
+
+
+def largest_of_float16(part, folder):
+    """The largest float16 value of a file, computed in float32."""
+    file = folder / f"{part.name}.onnx"
+    content, _ = float_form(file, "float16")
+    nodes = onnx_ir.load(file).graph
+    halves = [value.name for node in nodes for value in node.outputs if value.dtype == onnx_ir.DataType.FLOAT16]
+    ranges = value_ranges(file, [dummies(part.spec, {}, seed=1)], halves, content)
+    return max(abs(end) for pair in ranges.values() for end in pair if abs(end) != LARGEST)
+
+
+@pytest.mark.parametrize("model_type", PLANTED)
+def test_values_beyond_float16_are_kept_in_float32(model_type, tmp_path):
+    spec, model = planted(model_type)
+    plain = onnxfn.export(spec, model, tmp_path / "plain", check=False)
+    assert not onnxfn.validate(spec, model, plain).passed
+    mended = onnxfn.export(spec, model, tmp_path / "mended")
+    assert mended.report.passed
+    assert onnxfn.validate(spec, model, mended).passed
+    kept = [remark for remark in mended.plan.remarks if remark.endswith("float16 ends at 65504; kept in float32")]
+    assert len(kept) == len(mended.plan.parts)
+    assert all("layers.0" in remark for remark in kept)
+    for part in mended.plan.parts:
+        before, after = (stored_bytes(tmp_path / folder / f"{part.name}.onnx") for folder in ("plain", "mended"))
+        assert after <= 1.01 * before
+        assert largest_of_float16(part, tmp_path / "mended") < LARGEST < largest_of_float16(part, tmp_path / "plain")
+
+
+def test_such_a_file_may_be_refused_and_the_layer_is_named(tmp_path):
+    spec, model = planted("nanochat")
+    refuse = onnxfn.BuildOptions(float16_overflow="refuse")
+    message = refusal(CheckFailed, onnxfn.export, spec, model, tmp_path / "out", build=refuse)
+    assert "model.layers.0.mlp.fc2 reaches" in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_values_within_two_of_the_end_are_kept_in_float32_though_the_plain_file_passes(tmp_path):
+    spec, model = planted("nanochat", {"layers.0.mlp.fc2.weight": 8e3})
+    plain = onnxfn.export(spec, model, tmp_path / "plain", check=False)
+    assert onnxfn.validate(spec, model, plain).passed
+    assert "kept in float32" in str(onnxfn.export(spec, model, tmp_path / "out").plan.remarks)
