@@ -83,7 +83,7 @@ def overflow_text(model: Any, sizes: Reach) -> str:
         weights = [(index, name.rpartition(".")[0]) for name in map(_parameter, read) if name]
         latest = max((*weights, *(last[each] for each in read if each in last)), default=(0, ""))
         last |= dict.fromkeys(node.outputs, latest)
-        kind = "what follows" if node.op_type != "Add" or weights else "the residual after"
+        kind = "a value after" if node.op_type != "Add" or weights else "the residual after"
         words |= {value.name: f"{kind} {latest[1]}" for value in node.outputs}
     names = dict.fromkeys((next(iter(sizes)), max(sizes, key=sizes.__getitem__)))
     texts = [f"{words[name]} reaches {sizes[name]:.2g}" for name in names]

@@ -228,6 +228,10 @@ _TABLE = (
         "each, with the suffixes of transformers.js. Default: float32.",
         read=parsed_dtypes,
     ),
+    Option(
+        *("float16_overflow", str, GRAPH, "build.float16_overflow"),
+        "If values of a float16 graph overflow, or nearly: mend (default; they are kept in float32) or refuse.",
+    ),
     Option("calibration", Path, GRAPH, "calibration", "Text file for q4c. Default: parts of the help of Python."),
     Option(
         *("io_dtype", str, GRAPH, SPEC),
