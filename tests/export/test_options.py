@@ -31,6 +31,7 @@ WRITTEN = {
     "adapter_input": ["q_proj"],
     "rename": ["logits=scores"],
     "decoders": "separate",
+    "float16_overflow": "refuse",
     "check": "sections",
     "atol": 1e-3,
     "rtol": 1e-3,
