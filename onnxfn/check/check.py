@@ -163,9 +163,10 @@ def adapter_report(
     dtype = part.spec.target.float_dtype
     model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
     session, names = open_check_session(file, tick), [output.name for output in part.spec.outputs]
-    plain = references(model, part, tick=tick)
+    is_apart = is_proven_apart(part, file)
+    plain = references(model, part, dtype="float32" if is_apart else None, tick=tick)
     expected = (evolve(each, case=f"{each.case}, with the adapter", inputs={**each.inputs, **arrays}) for each in plain)
-    if is_quantized(part.spec):
+    if is_apart:
         known = [*expected]
         measurements, findings = variant_measurements(part, session, proof, lambda: known)
         return Report((), [each.case for each in known], findings, measurements)

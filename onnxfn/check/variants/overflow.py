@@ -5,13 +5,13 @@ Its kernels compute much of float16 in float32. Those of other devices do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onnxfn.check.cases.references import Reference, affordable_cases, case_inputs
+from onnxfn.check.cases.references import CheckCase, Reference, affordable_cases, case_inputs, stated_limits
 from onnxfn.check.variants.float_form import float_form
 from onnxfn.check.variants.proof import feeds_of
 from onnxfn.graphs.wide_values import Reach, overflowing_values, without_clips
@@ -23,13 +23,21 @@ from onnxfn.specs.stored.reports import Tick
 
 
 def overflowing(
-    model: Any, part: Part, file: Path, graph: Any, text: Reference | None, *, in_all_cases: bool, tick: Tick
+    model: Any,
+    part: Part,
+    file: Path,
+    graph: Any,
+    text: Reference | None,
+    real_inputs: Mapping[str, Array] | None,
+    *,
+    in_all_cases: bool,
+    tick: Tick,
 ) -> Reach:
     """The sizes of the float16 values of a file that overflow on a text, or in a case: see `overflowing_values`.
 
     `graph`: that of the file. `text`: the reference of the real text; its second row is replaced by a token that
     repeats, its third one by the first and the last token of the vocabulary of the text. None: the part reads none.
-    `in_all_cases`: whether the part runs in all cases, and not only in the first without a text.
+    `in_all_cases`: whether the part runs in all cases; else without a text in that of `real_inputs`, or the first.
     """
     import onnx
     import onnx_ir
@@ -37,19 +45,20 @@ def overflowing(
     content, _ = float_form(file, "float16")
     names = [value.name for node in graph.graph for value in node.outputs]
     in_float32 = without_clips(onnx_ir.from_proto(onnx.ModelProto.FromString(content)))
-    feeds = (feeds_of(part, inputs) for inputs in _inputs(model, part, text, in_all_cases=in_all_cases))
+    cases = affordable_cases(model, part, real_inputs, stated_limits(file))
+    if not in_all_cases:
+        cases = () if text else (max(cases, key=lambda case: case.real_inputs is not None),)
+    feeds = (feeds_of(part, inputs) for inputs in _inputs(model, part, text, cases))
     ranges = value_ranges(file, feeds, names, onnx_ir.to_proto(in_float32).SerializeToString(), tick)
     return overflowing_values(graph, ranges)
 
 
-def _inputs(model: Any, part: Part, text: Reference | None, *, in_all_cases: bool) -> Iterator[Mapping[str, Array]]:
-    if text is not None:
-        yield {**text.inputs, **_stress(text.inputs)}
-    cases = affordable_cases(model, part)
-    for case in cases if in_all_cases else cases[: text is None]:
-        yield case_inputs(model, part, case.spec, "float32", seed=case.seed)
-    if in_all_cases and text is not None:
-        yield text.inputs
+def _inputs(
+    model: Any, part: Part, text: Reference | None, cases: Sequence[CheckCase]
+) -> Iterator[Mapping[str, Array]]:
+    yield from [{**text.inputs, **_stress(text.inputs)}, *([text.inputs] if cases else [])] if text else []
+    for case in cases:
+        yield case.real_inputs or case_inputs(model, part, case.spec, "float32", seed=case.seed)
 
 
 def _stress(inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -182,9 +182,9 @@ def with_float32_values(
     wide, lines = dict(output.wide), list[str]()
     for part, model in zip(job.plan.parts, models, strict=True):
         with job.timed("float16 overflow", part.name) as tick:
-            file, text = job.folder / f"{part.name}.onnx", job.texts(part, job.plan)
+            file, inputs = job.folder / f"{part.name}.onnx", (job.texts(part, job.plan), job.real_inputs.get(part.name))
             with suppress(CaptureFailed, CheckFailed):  # PyTorch or ONNX Runtime cannot run the part in float32
-                sizes = overflowing(job.model, part, file, model, text, in_all_cases=in_all_cases, tick=tick)
+                sizes = overflowing(job.model, part, file, model, *inputs, in_all_cases=in_all_cases, tick=tick)
                 wide[part.name] = {**wide.get(part.name, {}), **sizes}
                 lines += [f"{part.name}: {overflow_text(model, sizes)}"] if sizes else []
     if lines and output.build.float16_overflow == "refuse":
