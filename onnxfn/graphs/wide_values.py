@@ -130,7 +130,7 @@ def keep_in_float32(model: Any, sizes: Reach) -> Any:
         value, source = node.inputs[0], producer(node.inputs[0], "Cast")
         if source is not None and value.name in sizes and source.inputs[0].dtype == node.outputs[0].dtype == single:
             replace_value(node.outputs[0], source.inputs[0])
-    for each in (common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass()):
+    for each in (common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass(), common.NameFixPass()):
         each(model)
     return add_metadata(model, {WIDE: " ".join(sizes)})
 

@@ -78,3 +78,26 @@ def test_values_within_two_of_the_end_are_kept_in_float32_though_the_plain_file_
     plain = onnxfn.export(spec, model, tmp_path / "plain", check=False)
     assert onnxfn.validate(spec, model, plain).passed
     assert "kept in float32" in str(onnxfn.export(spec, model, tmp_path / "out").plan.remarks)
+
+
+def test_a_mean_whose_sum_overflows_is_computed_in_float32(tmp_path):
+    """PyTorch and ONNX Runtime's CPU add up in float32. Other kernels do not."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.AdaptiveAvgPool2d(1))
+    torch.nn.init.constant_(model[0].bias, 100.0)
+    spec = onnxfn.with_dtypes(onnxfn.derived(model, sample=torch.randn(1, 3, 32, 32)), float="float16")
+    exported = onnxfn.export(spec, model, tmp_path / "out")
+    [mean] = [node for node in onnx_ir.load(exported.files[0]).graph if node.op_type == "ReduceMean"]
+    assert mean.inputs[0].dtype == mean.outputs[0].dtype == onnx_ir.DataType.FLOAT
+    assert "reaches 1e+05" in exported.plan.remarks[-1]
+
+
+def test_a_graph_that_returns_such_values_is_refused_unless_it_returns_float32(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
+    torch.nn.init.constant_(model[0].bias, 9.0)
+    torch.nn.init.constant_(model[2].weight, 5e4)
+    spec = onnxfn.with_dtypes(onnxfn.derived(model, sample=torch.randn(3, 8)), float="float16")
+    message = refusal(CheckFailed, onnxfn.export, spec, model, tmp_path / "out")
+    assert "a value after 2 reaches 4e+05: float16 ends at 65504; export in float32, or with" in message
+    returns_float32 = onnxfn.with_dtypes(spec, io="float32")
+    assert "kept in float32" in onnxfn.export(returns_float32, model, tmp_path / "out").plan.remarks[-1]

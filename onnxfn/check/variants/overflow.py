@@ -14,12 +14,16 @@ import numpy as np
 from onnxfn.check.cases.references import CheckCase, Reference, affordable_cases, case_inputs, stated_limits
 from onnxfn.check.variants.float_form import float_form
 from onnxfn.check.variants.proof import feeds_of
+from onnxfn.graphs.nodes.nodes import insert_value
 from onnxfn.graphs.wide_values import Reach, overflowing_values, without_clips
 from onnxfn.run.value_ranges import value_ranges
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.edits.token_embeddings import IDS
 from onnxfn.specs.stored.reports import Tick
+
+SUM = ".sum"
+"""The end of the name of the sum inside a mean."""
 
 
 def overflowing(
@@ -43,14 +47,18 @@ def overflowing(
     import onnx_ir
 
     content, _ = float_form(file, "float16")
-    names = [value.name for node in graph.graph for value in node.outputs]
     in_float32 = without_clips(onnx_ir.from_proto(onnx.ModelProto.FromString(content)))
+    means = [node for node in in_float32.graph if node.op_type == "ReduceMean"]
+    for node in means:  # a kernel of float16 may add the elements up in float16
+        total = insert_value(node, "ReduceSum", node.inputs, node.outputs[0], node.outputs[0].shape, **node.attributes)
+        total.name = node.outputs[0].name + SUM
+    names = {value.name for node in (*graph.graph, *in_float32.graph) for value in node.outputs}
     cases = affordable_cases(model, part, real_inputs, stated_limits(file))
     if not in_all_cases:
         cases = () if text else (max(cases, key=lambda case: case.real_inputs is not None),)
     feeds = (feeds_of(part, inputs) for inputs in _inputs(model, part, text, cases))
     ranges = value_ranges(file, feeds, names, onnx_ir.to_proto(in_float32).SerializeToString(), tick)
-    return overflowing_values(graph, ranges)
+    return overflowing_values(graph, {name: ranges.get(name + SUM, each) for name, each in ranges.items()})
 
 
 def _inputs(

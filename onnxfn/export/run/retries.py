@@ -19,7 +19,7 @@ from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.trace_conditions import fake_outputs
-from onnxfn.graphs.wide_values import Reach, keep_in_float32, overflow_text
+from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.conditions import Condition, is_true
@@ -168,6 +168,9 @@ def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, P
     return None
 
 
+REFUSED = "export in float32, or with float16_overflow='mend' (the default) and, for what a graph returns, io='float32'"
+"""What to do if a file with values that overflow is refused."""
+
 KEPT = "; kept in float32"
 """The end of the remark on values that overflow."""
 
@@ -175,20 +178,23 @@ KEPT = "; kept in float32"
 def with_float32_values(
     job: Job, output: Output, models: Sequence[Any], *, in_all_cases: bool
 ) -> tuple[Job, Output] | None:
-    """An attempt at files that keep values in float32 which overflow in float16; None if no value does.
+    """An attempt at files that keep values in float32 which overflow in float16; None if no other value does.
 
-    `models`: the graphs of the files. CheckFailed if the options refuse such files.
+    `models`: the graphs of the files. CheckFailed if the options refuse such files, or a graph returns such a value.
     """
-    wide, lines = dict(output.wide), list[str]()
+    wide, lines, is_mended = dict(output.wide), list[str](), output.build.float16_overflow == "mend"
     for part, model in zip(job.plan.parts, models, strict=True):
-        with job.timed("float16 overflow", part.name) as tick:
-            file, inputs = job.folder / f"{part.name}.onnx", (job.texts(part, job.plan), job.real_inputs.get(part.name))
-            with suppress(CaptureFailed, CheckFailed):  # PyTorch or ONNX Runtime cannot run the part in float32
-                sizes = overflowing(job.model, part, file, model, *inputs, in_all_cases=in_all_cases, tick=tick)
-                wide[part.name] = {**wide.get(part.name, {}), **sizes}
-                lines += [f"{part.name}: {overflow_text(model, sizes)}"] if sizes else []
-    if lines and output.build.float16_overflow == "refuse":
-        raise CheckFailed(f"{'; '.join(lines)}; export with float16_overflow='mend' (the default), or in float32")
+        known: Reach = output.wide.get(part.name, {})
+        sizes: Reach = {}
+        file, inputs = job.folder / f"{part.name}.onnx", (job.texts(part, job.plan), job.real_inputs.get(part.name))
+        with job.timed("float16 overflow", part.name) as tick, suppress(CaptureFailed, CheckFailed):
+            sizes = overflowing(job.model, part, file, model, *inputs, in_all_cases=in_all_cases, tick=tick)
+        left = {name: size for name, size in sizes.items() if name in known and size > LARGEST}
+        found = left or {name: size for name, size in sizes.items() if name not in known}
+        wide[part.name], is_mended = {**known, **found}, is_mended and not left
+        lines += [f"{part.name}: {overflow_text(model, found)}"] if found else []
+    if lines and not is_mended:
+        raise CheckFailed(f"{'; '.join(lines)}; {REFUSED}")
     remarks = (*job.plan.remarks, *(line + KEPT for line in lines))
     return (evolve(job, plan=evolve(job.plan, remarks=remarks)), evolve(output, wide=wide)) if lines else None
 
@@ -196,5 +202,5 @@ def with_float32_values(
 def keep_values(plan: Plan, output: Output, models: Sequence[Any]) -> None:
     """Keeps the values in float32 in the graphs of a plan that an output names."""
     for part, model in zip(plan.parts, models, strict=True):
-        if part.name in output.wide:
+        if output.wide.get(part.name):
             keep_in_float32(model, output.wide[part.name])
