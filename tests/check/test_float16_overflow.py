@@ -55,7 +55,6 @@ def test_values_beyond_float16_are_kept_in_float32(model_type, tmp_path):
     assert not onnxfn.validate(spec, model, plain).passed
     mended = onnxfn.export(spec, model, tmp_path / "mended")
     assert mended.report.passed
-    assert onnxfn.validate(spec, model, mended).passed
     kept = [remark for remark in mended.plan.remarks if remark.endswith("float16 ends at 65504; kept in float32")]
     assert len(kept) == len(mended.plan.parts)
     assert all("layers.0" in remark for remark in kept)
@@ -77,7 +76,9 @@ def test_values_within_two_of_the_end_are_kept_in_float32_though_the_plain_file_
     spec, model = planted("nanochat", {"layers.0.mlp.fc2.weight": 8e3})
     plain = onnxfn.export(spec, model, tmp_path / "plain", check=False)
     assert onnxfn.validate(spec, model, plain).passed
-    assert "kept in float32" in str(onnxfn.export(spec, model, tmp_path / "out").plan.remarks)
+    mended = onnxfn.export(spec, model, tmp_path / "mended")
+    assert "kept in float32" in mended.plan.remarks[-1]
+    assert onnxfn.validate(spec, model, mended).passed
 
 
 def test_a_mean_whose_sum_overflows_is_computed_in_float32(tmp_path):
