@@ -38,7 +38,7 @@ from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.stored.reports import CheckFailed, Report
 from onnxfn.weights.write import LINK, resolved_write_options, with_checkpoint_entries, write_graphs
 
-OVERFLOWS = 2
+OVERFLOWS = 3
 """The attempts that keep values in float32: what is larger without bounds may make more values overflow."""
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
@@ -131,10 +131,10 @@ def build_until_checked(job: Job, output: Output) -> Built:
     branch of the module limits the sizes, its other side is tried, too.
     """
     attempt, failures = (job, output), list[Failure]()
-    result = _tried(*attempt)
+    first = result = _tried(*attempt)
     if job.check == "whole" and any(part.spec.target.float_dtype == "float16" for part in job.plan.parts):
-        failures += [result] if isinstance(result, Failure) else []
-        attempt, result = _without_overflow(*attempt, result)
+        attempt, result = _without_overflow(*attempt, first)
+        failures += [first] if isinstance(first, Failure) and isinstance(result, Failure) else []
     for stage, change in RETRIES:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
