@@ -190,9 +190,9 @@ def with_float32_values(
         with job.timed("float16 overflow", part.name) as tick, suppress(CaptureFailed, CheckFailed):
             sizes = overflowing(job.model, part, file, model, *inputs, in_all_cases=in_all_cases, tick=tick)
         left = {name: size for name, size in sizes.items() if name in known and size > LARGEST}
-        found = left or {name: size for name, size in sizes.items() if name not in known}
-        wide[part.name], is_mended = {**known, **found}, is_mended and not left
-        lines += [f"{part.name}: {overflow_text(model, found)}"] if found else []
+        reached = left or {name: size for name, size in sizes.items() if name not in known}
+        wide[part.name], is_mended = {**known, **reached}, is_mended and not left
+        lines += [f"{part.name}: {overflow_text(model, reached)}"] if reached else []
     if lines and not is_mended:
         raise CheckFailed(f"{'; '.join(lines)}; {REFUSED}")
     remarks = (*job.plan.remarks, *(line + KEPT for line in lines))
