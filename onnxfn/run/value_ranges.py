@@ -23,12 +23,15 @@ def value_ranges(
     names: Collection[str] | None = None,
     content: bytes | None = None,
     tick: Tick = no_tick,
+    outside: float = 0,
 ) -> Ranges:
     """From the name of a float value of an ONNX file to its least and its largest element over all feeds.
 
     `names`: the values, in any order; None is all that nodes of the outer graph compute. Inputs of the graph are not
     among them, nor values that have no element in any feed. NaN does not count. The result is in the order of the
     graph. `content` replaces the bytes of the file; its weights lie in the file, or in its folder.
+
+    `outside`: the share of the elements in one feed that may be below, and above.
 
     The graph computes the ranges itself, so no value is kept in memory for longer than its readers need it. CheckFailed
     if ONNX Runtime cannot load or run it.
@@ -39,7 +42,7 @@ def value_ranges(
 
     content = content or with_weights_in_place(file, IN_PLACE_BYTES)
     model = onnx_ir.from_proto(onnx.ModelProto.FromString(content))
-    every, options = range_outputs(model, names), check_options(file)
+    every, options = range_outputs(model, names, outside), check_options(file)
     # The default order may compute all values before the first range.
     options.execution_order = ExecutionOrder.PRIORITY_BASED
     session = watched_session(file, options, onnx_ir.to_proto(model).SerializeToString(), tick)

@@ -16,10 +16,13 @@ from onnxfn.specs.record import record
 ReadingOperator = Literal["MatMul", "Gather", "Conv"]
 """An operator that reads a weight. A `Gemm` and a MatMul after a Transpose are `MatMul`."""
 
-QuantizationKind = Literal["blocks", "dynamic", "nf4", "as is"]
+QuantizationKind = Literal["blocks", "dynamic", "static", "nf4", "as is"]
 """The values of `WeightRule.kind`."""
 
-BITS: Mapping[str, tuple[int, ...]] = MappingProxyType({"blocks": (2, 4, 8), "dynamic": (8,), "nf4": (4,)})
+INTEGERS = DYNAMIC, STATIC = "dynamic", "static"
+"""The kinds of rules whose codes have the axes that the operator reads, and whose activations are integers, too."""
+
+BITS: Mapping[str, tuple[int, ...]] = MappingProxyType({"blocks": (2, 4, 8), DYNAMIC: (8,), STATIC: (8,), "nf4": (4,)})
 """The kind of a rule -> the bits that ONNX Runtime has kernels for."""
 
 REACH = 2
@@ -39,14 +42,17 @@ class WeightRule:
     Attributes:
         where: A pattern of `fnmatch` for the name of the parameter: `"*lm_head*"`. A tied weight has several names; it
             is enough that one matches.
-        bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"`, 4 for `"nf4"`.
-        block_size: Elements that share a scale: a power of two, at least 16. `"dynamic"` has no blocks.
+        bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"` and `"static"`, 4 for `"nf4"`.
+        block_size: Elements that share a scale: a power of two, at least 16. Only `"blocks"` and `"nf4"` have them.
         symmetric: Whether zero is in the middle of the codes; else each block has a zero point.
         kind: `"blocks"`: weights in blocks, activations in floats: MatMulNBits, GatherBlockQuantized. `"dynamic"`:
             8-bit integers times activations that are quantized while the graph runs: MatMulInteger, ConvInteger.
+            `"static"`: int8 times activations in 8 bits, whose scales are measured before: QuantizeLinear and
+            DequantizeLinear around the operators of floats (QDQ), as accelerators read them.
             `"nf4"`: blocks with the 16 levels of NormalFloat4: MatMulBnb4. `"as is"`: the weights stay.
-        signed: Whether the integers of `"dynamic"` are int8; else uint8.
-        per_channel: Whether each output channel of `"dynamic"` has its own scale; else the weight has one.
+        signed: Whether the weights of `"dynamic"` are int8; else uint8. Whether the activations of `"static"` are int8
+            with zero in the middle, as TensorRT needs them; else uint8 with a zero point.
+        per_channel: Whether each output channel of `"dynamic"` or `"static"` has its own scale; else a weight has one.
         accuracy_level: The numbers in which MatMulNBits of `"blocks"` computes. 0: the fastest kernel for the dtype, 1:
             float32, 4: 8-bit integers. On a CPU level 4 took 18 instead of 55 ms for a token of SmolLM2 in 4 bits, at a
             KL divergence of 0.446 instead of 0.438.

@@ -115,6 +115,8 @@ DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "q4c": "_q4c",
         "q4cf16": "_q4cf16",
         "bnb4": "_bnb4",
+        "int8-static": "_int8_static",
+        "uint8-static": "_uint8_static",
     }
 )
 """The dtype of a variant -> how the stems of its files end, in every layout. transformers.js looks for these names."""

@@ -15,7 +15,7 @@ from own_processes import memory_growth
 from refusals import refusal
 
 from onnxfn.specs.errors import InvalidSpec, LoadFailed
-from onnxfn.specs.quantization import WeightRule
+from onnxfn.specs.quantization import INTEGERS, WeightRule
 from onnxfn.weights import onnxruntime_kernels
 from onnxfn.weights import quantized as quantized_module
 from onnxfn.weights.chunks import chunks, memory_key
@@ -92,6 +92,19 @@ def test_integers_are_those_of_the_quantizer_of_onnx_runtime(rows, columns, sign
     np.testing.assert_array_equal(arrays["codes"], codes.T if per_channel else codes.reshape(rows, columns))
 
 
+@given(st.tuples(*[st.integers(1, 9)] * 2, *[st.integers(1, 3)] * 2))
+def test_static_kernels_have_a_scale_for_each_output_channel_as_of_onnx_runtime(shape):
+    kernel = torch.randn(shape)
+    rule = WeightRule(bits=8, kind="static", signed=False)  # of the activations
+    of_codes = {"codes": onnx_ir.DataType.INT8, "zero_points": onnx_ir.DataType.INT8}
+    arrays = stored(kernel, rule, {**DTYPES, **of_codes})
+    for channel, rows in enumerate(kernel.numpy()):
+        zero_point, scale, codes = quantize_data(rows.reshape(-1), QuantType.QInt8.tensor_type, symmetric=True)
+        assert arrays["zero_points"][channel] == zero_point == 0
+        assert arrays["scales"][channel] == scale
+        np.testing.assert_array_equal(arrays["codes"][channel].reshape(-1), codes)
+
+
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_rows_are_quantized_some_at_a_time(monkeypatch, symmetric):
     kernel = Mock(wraps=quantized_module.block_codes)
@@ -142,10 +155,10 @@ def test_equal_weights_have_equal_keys():
     assert len({*keys}) == 4
 
 
-@pytest.mark.parametrize("kind", ["blocks", "dynamic", "nf4"])
+@pytest.mark.parametrize("kind", ["blocks", "dynamic", "static", "nf4"])
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_weight_that_is_not_finite_is_refused(kind, number):
-    rule = WeightRule(bits=8 if kind == "dynamic" else 4, kind=kind)
+    rule = WeightRule(bits=8 if kind in INTEGERS else 4, kind=kind)
     dtypes = {**DTYPES, "codes": onnx_ir.DataType.INT8, "zero_points": onnx_ir.DataType.INT8}
     matrix = torch.ones(4, 64)
     matrix[3, 5] = number

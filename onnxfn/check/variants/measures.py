@@ -175,12 +175,12 @@ def _overlaps(left: Array, right: Array) -> Array:
     return np.asarray(np.where(union > 0, shared / np.where(union > 0, union, 1.0), 1.0))
 
 
-HALF, EIGHT_BITS, DYNAMIC, FOUR_BITS = "16 bits", "8 bits", "8 bits, dynamic", "4 bits"
-"""The kinds of variants that have floors. Of a dynamic one the activations are quantized, too."""
+HALF, EIGHT_BITS, DYNAMIC, FOUR_BITS, STATIC = "16 bits", "8 bits", "8 bits, dynamic", "4 bits", "8 bits, static"
+"""The kinds of variants that have floors. Of a dynamic or static one the activations are quantized, too."""
 
 
-def _floors(*, half: float | None, eight: float, dynamic: float, four: float) -> Mapping[str, float]:
-    floors = {HALF: half, EIGHT_BITS: eight, DYNAMIC: dynamic, FOUR_BITS: four}
+def _floors(*, half: float | None, eight: float, dynamic: float, four: float, static: float) -> Mapping[str, float]:
+    floors = {HALF: half, EIGHT_BITS: eight, DYNAMIC: dynamic, FOUR_BITS: four, STATIC: static}
     return MappingProxyType({kind: floor for kind, floor in floors.items() if floor is not None})
 
 
@@ -198,12 +198,12 @@ def _floors(*, half: float | None, eight: float, dynamic: float, four: float) ->
 # and a KL divergence above 3. The floors of the cosine of float16 and of 8 bits are what users of embeddings expect.
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "agreement": Measure(agreement, _floors(half=0.97, eight=0.9, dynamic=0.4, four=0.4), np.mean),
-        "kl": Measure(kl, _floors(half=0.005, eight=0.05, dynamic=1.0, four=0.8), np.mean, least=True),
-        "cosine": Measure(cosine, _floors(half=0.9999, eight=0.99, dynamic=0.99, four=0.9), np.min),
-        "iou": Measure(iou, _floors(half=0.98, eight=0.9, dynamic=0.75, four=0.75), np.mean),
-        "cases": Measure(cosine, _floors(half=None, eight=0.95, dynamic=0.5, four=0.5), np.min),
-        "weights": Measure(cosine, _floors(half=None, eight=0.999, dynamic=0.9, four=0.97), np.min),
+        "agreement": Measure(agreement, _floors(half=0.97, eight=0.9, dynamic=0.4, four=0.4, static=0.9), np.mean),
+        "kl": Measure(kl, _floors(half=0.005, eight=0.05, dynamic=1.0, four=0.8, static=1.0), np.mean, least=True),
+        "cosine": Measure(cosine, _floors(half=0.9999, eight=0.99, dynamic=0.99, four=0.9, static=0.95), np.min),
+        "iou": Measure(iou, _floors(half=0.98, eight=0.9, dynamic=0.75, four=0.75, static=0.75), np.mean),
+        "cases": Measure(cosine, _floors(half=None, eight=0.95, dynamic=0.5, four=0.5, static=0.5), np.min),
+        "weights": Measure(cosine, _floors(half=None, eight=0.999, dynamic=0.9, four=0.97, static=0.999), np.min),
     }
 )
 

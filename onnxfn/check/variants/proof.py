@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from attrs import field, frozen
 
 from onnxfn.check.cases.references import OutputArrays, Reference, with_outputs
-from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
+from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, STATIC, output_measures
 from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.verdict.compare import valid_elements
 from onnxfn.run.sessions import run_session
@@ -43,6 +44,9 @@ class Proof:
 
 NO_PROOF = Proof()
 
+OF_INTEGERS: Mapping[str, str] = MappingProxyType({"dynamic": DYNAMIC, "static": STATIC})
+"""The kind of a rule whose activations are integers, too -> the kind of variant."""
+
 
 def is_quantized(spec: PlannedSpec) -> bool:
     """Whether the file of a part has quantized weights."""
@@ -61,8 +65,8 @@ def variant_kind(spec: PlannedSpec) -> str | None:
         # bfloat16 has 8 digits
         return {"float16": HALF, "bfloat16": EIGHT_BITS}.get(spec.target.float_dtype or "float32")
     bits = min(rule.bits for rule in rules)
-    is_dynamic = any(rule.kind == "dynamic" and rule.bits == bits for rule in rules)
-    return DYNAMIC if is_dynamic else {2: "2 bits", 4: FOUR_BITS, 8: EIGHT_BITS}[bits]
+    kinds = {rule.kind: OF_INTEGERS[rule.kind] for rule in rules if rule.bits == bits and rule.kind in OF_INTEGERS}
+    return next(iter(kinds.values())) if kinds else {2: "2 bits", 4: FOUR_BITS, 8: EIGHT_BITS}[bits]
 
 
 def _rules(spec: PlannedSpec) -> list[WeightRule]:

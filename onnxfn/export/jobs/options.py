@@ -224,11 +224,14 @@ _TABLE = (
     Option(
         *("dtype", list, GRAPH, "dtypes"),
         "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16, q4c (calibrated), "
-        "q4cf16 or bnb4. Several: files for "
+        "q4cf16, bnb4, int8-static or uint8-static (QDQ, calibrated). Several: files for "
         "each, with the suffixes of transformers.js. Default: float32.",
         read=parsed_dtypes,
     ),
-    Option("calibration", Path, GRAPH, "calibration", "Text file for q4c. Default: parts of the help of Python."),
+    Option(
+        *("calibration", Path, GRAPH, "calibration"),
+        "Text file for q4c and static dtypes; for these also an .npz of inputs. Default: help of Python, pictures.",
+    ),
     Option(
         *("io_dtype", str, GRAPH, SPEC),
         "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: that of "

@@ -12,13 +12,13 @@ from attrs import evolve, frozen
 
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.load.calibration import with_calibrated_weights
+from onnxfn.export.load.calibration import Source, calibrated
 from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
-from onnxfn.export.run.file_checks import Job, check_files, joined
+from onnxfn.export.run.file_checks import Job, check_files, is_static, job_of_variant, joined
 from onnxfn.export.run.retries import RETRIES, Failure, Output, faults_of, with_other_sides
-from onnxfn.graphs.build import build_graph, drop_templates, traced_fully
+from onnxfn.graphs.build import build_graph, captured_once, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.traced_graphs import with_assumed_limits
@@ -49,8 +49,8 @@ def output_of(
         resolved_write_options(request.write), checkpoint, destination.onnx_folder, overwrite=request.overwrite
     )
     pretranspose = build.pretranspose and options.weight_storage != LINK
-    calibrated = partial(with_calibrated_weights, request.calibration, preprocessor, checkpoint)
-    return Output(evolve(build, pretranspose=pretranspose), options, calibrated, adapter)
+    source = Source(request.calibration, preprocessor, checkpoint)
+    return Output(evolve(build, pretranspose=pretranspose), options, partial(calibrated, source), adapter)
 
 
 @frozen
@@ -80,7 +80,9 @@ def build_variants(job: Job, output: Output) -> Built:
     built = []
     for dtype, plan in plans_by_dtype(job.plan).items():
         with _dtype_in_errors(dtype):
-            built.append(build_until_checked(evolve(job, plan=plan), output))
+            own = job_of_variant(job, plan)
+            of_model = output if own.model is job.model else evolve(output, unbound_graph=captured_once())
+            built.append(build_until_checked(own, of_model))
     return built[0] if len(built) == 1 else _joined_variants(built)
 
 
@@ -195,8 +197,8 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
 
 
 def _with_codes(job: Job, output: Output, part: Part, graph: Any) -> Any:
-    """The graph of a part; its calibrated weights, if it has any, get their codes when they are written."""
-    if not any(rule.calibrated for rule in part.spec.target.quantization):
+    """The graph of a part with what its rules choose by runs on real inputs, if any does."""
+    if not is_static(part) and not any(rule.calibrated for rule in part.spec.target.quantization):
         return graph
     return output.calibrated(job.model, part, job.plan, graph, job.timed)
 

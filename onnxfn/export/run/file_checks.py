@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import fields, frozen
+from attrs import evolve, fields, frozen
 
 from onnxfn.check.cases.references import far_cases, other_sizes, references, stated_limits
 from onnxfn.check.check import check as check_part
@@ -19,11 +19,14 @@ from onnxfn.check.variants.text_references import TextReferences
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes.whole_models import whole_model_report
 from onnxfn.models.dtypes import in_dtype_if_small
+from onnxfn.models.folded_norms import with_folded_norms
+from onnxfn.models.forward import torch_outputs
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.sessions import kept_session
-from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.algebra.dummies import Array, dummies
+from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import ModelNotFound
+from onnxfn.specs.quantization import STATIC
 from onnxfn.specs.results.measurements import CheckMode, Floors
 from onnxfn.specs.stored.reports import Report, StageTimer
 
@@ -47,6 +50,18 @@ class Job:
     texts: TextReferences
     floors: Floors
     preprocessor: Any
+
+
+def is_static(part: Part) -> bool:
+    """Whether a part has weights whose activations are quantized with scales that are measured before."""
+    return any(rule.kind == STATIC for rule in part.spec.target.quantization)
+
+
+def job_of_variant(job: Job, plan: Plan) -> Job:
+    """The job of one of the variants of a plan. Static convolutions also do what the batch norms after them do."""
+    inputs = ((part, dummies(part.spec, {})) for part in filter(is_static, plan.parts))
+    runs = [partial(torch_outputs, part=part, arrays=arrays) for part, arrays in inputs]
+    return evolve(job, plan=plan, model=with_folded_norms(job.model, runs) if runs else job.model)
 
 
 def check_files(job: Job, *, must_pass: bool = False) -> Report:

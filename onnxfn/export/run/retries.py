@@ -38,7 +38,7 @@ class Output:
     Attributes:
         build: How graphs are built.
         options: How the files are written.
-        calibrated: From a model, a part, a plan, a graph and the timer to the graph with calibrated weights.
+        calibrated: From a model, a part, a plan, a graph and the timer to the graph with what real inputs choose.
         adapter: The adapter that fills inputs of the graphs, if there is one.
         unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
     """

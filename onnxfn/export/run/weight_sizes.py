@@ -18,9 +18,9 @@ from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Part, Plan, WeightBytes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.plan.planning import Decoders, plan
-from onnxfn.specs.quantization import ReadingOperator, WeightRule, rule_for
+from onnxfn.specs.quantization import INTEGERS, ReadingOperator, WeightRule, rule_for
 from onnxfn.weights.layouts import OPTIMUM, LayoutName, layout_of
-from onnxfn.weights.quantized import MATRIX_RANK, quantized_shape, roles
+from onnxfn.weights.quantized import MATRIX_RANK, conv_rule, quantized_shape, roles
 
 
 def weight_bytes(
@@ -99,8 +99,8 @@ def _weight_bytes(model: Any, tensor: Any, modules: list[Any], rules: Sequence[W
         return floats
     shape = tuple(tensor.shape)
     if "Conv" in operators:
-        rule = evolve(rule, per_channel=False)
-    elif _has_inputs_first(modules) != (rule.kind == "dynamic"):
+        rule = conv_rule(rule)
+    elif _has_inputs_first(modules) != (rule.kind in INTEGERS):
         shape = shape[::-1]
     sizes = {"codes": 1, "scales": 2 if rule.kind == "blocks" else itemsize, "zero_points": 1}
     return min(floats, sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule)))

@@ -21,16 +21,16 @@ from onnxfn.graphs.quantization.quantized_operators import (
 )
 from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.quantization import WeightRule, rule_for
+from onnxfn.specs.quantization import DYNAMIC, INTEGERS, STATIC, WeightRule, rule_for
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
 from onnxfn.weights.packed.stored_blocks import ROLES, bits_of, block_size, blocks_tensor, scale_dtype, stored_weight
-from onnxfn.weights.quantized import quantized_shape, roles
+from onnxfn.weights.quantized import conv_rule, quantized_shape, roles
 
 NotQuantized = tuple[tuple[str, str], ...]
 """`(name, reason)` of each weight that a rule selects but that is not quantized."""
 
 COMPUTED_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"blocks": ("FLOAT", "FLOAT16"), "dynamic": ("FLOAT",), "nf4": ("FLOAT", "FLOAT16")}
+    {"blocks": ("FLOAT", "FLOAT16"), DYNAMIC: ("FLOAT",), STATIC: ("FLOAT",), "nf4": ("FLOAT", "FLOAT16")}
 )
 """The kind of a rule -> the dtypes that the kernels of ONNX Runtime compute in on a CPU."""
 
@@ -86,7 +86,7 @@ def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
 def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -> None:
     """Replaces a weight by its codes, and the nodes that read it."""
     if any(read.operator == "Conv" for read in reads):
-        rule = evolve(rule, per_channel=False)  # the kernel of ConvInteger has one zero point
+        rule = conv_rule(rule)
     slot, shape = _stored(value, reads, rule)
     tensors = add_quantized_slots(graph, value, slot, rule, shape)
     weight = with_cast_scales(StoredWeight(graph, rule, shape, tensors, value.dtype), reads)
@@ -101,7 +101,7 @@ def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -
 def _stored(value: Any, reads: Sequence[Read], rule: WeightRule) -> tuple[Slot, tuple[int, ...]]:
     """The slot and the shape of a weight with its axes in the order in which the rule stores them."""
     slot: Slot = value.meta[SLOT]
-    if reads[0].operator == "Conv" or reads[0].rows_first != (rule.kind == "dynamic"):
+    if reads[0].operator == "Conv" or reads[0].rows_first != (rule.kind in INTEGERS):
         return slot, tuple(value.shape)
     perm = (slot.perm or (0, 1))[::-1]
     return evolve(slot, perm=() if perm == (0, 1) else perm), tuple(value.shape)[::-1]  # type: ignore[arg-type]

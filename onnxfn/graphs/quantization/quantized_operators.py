@@ -23,6 +23,7 @@ from onnxfn.graphs.nodes.nodes import (
 )
 from onnxfn.specs.quantization import ReadingOperator, WeightRule
 from onnxfn.weights.onnxruntime_kernels import NF4
+from onnxfn.weights.quantized import channel_axis
 
 BYTE = 8
 """The bits of the type that holds codes."""
@@ -77,6 +78,23 @@ def _conv_of_integers(weight: StoredWeight, node: Any) -> None:
         sizes = (*shape_of(bias), *(1 for _ in weight.shape[2:]))
         bias = insert_value(node, "Unsqueeze", [bias, axes], bias, sizes)
     _finish(node, product, bias)
+
+
+def _matmul_of_dequantized(weight: StoredWeight, node: Any) -> None:
+    inputs = [node.inputs[0], _dequantized(weight, node)]
+    _finish_product(node, insert_value(node, "MatMul", inputs, *_like(node)))
+
+
+def _conv_of_dequantized(weight: StoredWeight, node: Any) -> None:
+    attributes = {key: each.value for key, each in node.attributes.items()}
+    inputs = [node.inputs[0], _dequantized(weight, node), *node.inputs[2:]]
+    _finish(node, insert_value(node, "Conv", inputs, *_like(node), **attributes))
+
+
+def _dequantized(weight: StoredWeight, node: Any) -> Any:
+    """The floats of a weight, before a node. Each reader has its own: ONNX Runtime fuses the two."""
+    axis = channel_axis(weight.rule, len(weight.shape))
+    return insert_value(node, "DequantizeLinear", [*weight.tensors.values()], weight.dtype, weight.shape, axis=axis)
 
 
 def _integer_product(weight: StoredWeight, node: Any, operator: str, **attributes: Any) -> Any:
@@ -233,6 +251,8 @@ REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = Ma
             node, _integer_product(weight, node, "MatMulInteger")
         ),
         ("dynamic", "Conv"): _conv_of_integers,
+        ("static", "MatMul"): _matmul_of_dequantized,
+        ("static", "Conv"): _conv_of_dequantized,
         ("nf4", "MatMul"): _matmul_of_blocks,
     }
 )

@@ -13,7 +13,7 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.quantization import MATRICES, WeightRule
 from onnxfn.specs.record import record
 
-QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "q4c", "q4cf16", "bnb4"]
+QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "q4c", "q4cf16", "bnb4", "int8-static", "uint8-static"]
 
 
 @record
@@ -51,6 +51,8 @@ They overflow: sums of 64 products of random codes, at most 159,553, were off by
 _CONVOLUTIONS = WeightRule(bits=8, kind="dynamic", signed=False, per_channel=False, read_by=["Conv"])
 """ONNX Runtime in browsers has no ConvInteger for int8 weights, and nowhere with a scale for each channel."""
 
+_STATIC = WeightRule(bits=8, kind="static", read_by=["MatMul", "Conv"])
+
 QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
     {
         "q8": QuantizedDtype("float32", (_UNSIGNED, _CONVOLUTIONS, EIGHT_BIT_TABLES)),
@@ -63,6 +65,9 @@ QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
         "bnb4": QuantizedDtype(
             "float32", (WeightRule(bits=4, block_size=64, kind="nf4", read_by=["MatMul"]), EIGHT_BIT_TABLES)
         ),
+        "int8-static": QuantizedDtype("float32", (_STATIC,)),
+        "uint8-static": QuantizedDtype("float32", (evolve(_STATIC, signed=False),)),
     }
 )
-"""The name of a dtype -> what it stands for. transformers.js knows all but the calibrated ones, `q4c` and `q4cf16`."""
+"""The name of a dtype -> what it stands for. transformers.js knows all but the calibrated ones: `q4c`, `q4cf16`, and
+those in QDQ form, `int8-static` and `uint8-static`."""

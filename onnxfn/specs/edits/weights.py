@@ -19,7 +19,7 @@ def quantize(spec: ExportSpec, /, bits: int = 4, where: str | None = None, **opt
 
     Args:
         spec: A spec.
-        bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"`, 4 for `"nf4"`.
+        bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"` and `"static"`, 4 for `"nf4"`.
         where: A pattern for the name of the parameter: `"*lm_head*"`. Left out: the matrices of linear layers and the
             tables of embeddings.
         options: Other fields of `WeightRule`, which has their meanings: `kind="dynamic"`, `block_size=64`,
