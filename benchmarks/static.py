@@ -151,18 +151,16 @@ def matched(source: Path, file: Path, arrays: Any, out: Path) -> str:
     logging.getLogger().addHandler(handler)
     weights = qdq_loss_debug.create_weight_matching(str(source), str(file))
     logging.getLogger().removeHandler(handler)
-    watched = {}
-    for name, path in (("float", source), ("static", file)):
-        qdq_loss_debug.modify_model_output_intermediate_tensors(str(path), str(out / f"watched_{name}.onnx"))
-        watched[name] = qdq_loss_debug.collect_activations(str(out / f"watched_{name}.onnx"), [arrays])
-    activations = qdq_loss_debug.create_activation_matching(watched["static"], watched["float"])
+    qdq_loss_debug.modify_model_output_intermediate_tensors(str(file), str(out / "watched.onnx"))
+    values = qdq_loss_debug.collect_activations(str(out / "watched.onnx"), [arrays])
+    activations = qdq_loss_debug.create_activation_matching(values)
     operators = Counter(node.op_type for node in onnx.load(file).graph.node)
     assert not errors, errors
     assert len(activations) == operators["QuantizeLinear"]
     assert len(weights) == operators["DequantizeLinear"] - operators["QuantizeLinear"]
-    noise = qdq_loss_debug.compute_activation_error(activations)
-    assert all(np.isfinite(each["qdq_err"]) for each in noise.values())
-    return f"{len(weights)} weights, {len(activations)} activations"
+    pairs = {name: {**each, "float": each["pre_qdq"]} for name, each in activations.items()}
+    noise = min(each["qdq_err"] for each in qdq_loss_debug.compute_activation_error(pairs).values())
+    return f"{len(weights)} weights; {len(activations)} activations, {noise:.0f} dB or more"
 
 
 def rows_of(name: str, model: Any) -> list[dict[str, Any]]:
