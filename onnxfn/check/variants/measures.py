@@ -194,13 +194,14 @@ def _floors(*, half: float | None, eight: float, dynamic: float, four: float, st
 #          kl         0.000012   0.0012    0.49 to 0.60      0.32 to 0.42
 #          cases                 0.9988    0.71 to 0.77      0.69 to 0.76
 #          weights               0.99998   0.9933 to 0.9999  0.9939 to 0.9946
-# Static 8 bits: MiniLM has a cosine of 0.981, and weights of 0.9998. MobileNetV2 1.0, trained on pictures of 64 x 64
-# pixels, has an agreement of 0.984 to 0.990 over 500 of them, and a cosine of 0.9993; text decoders are not measured.
+# Static 8 bits: MiniLM has a cosine of 0.981, and weights of 0.9998. Trained on pictures of 64 x 64 pixels, DeiT-tiny
+# has an agreement of 0.996 over 500 of them and a cosine of 0.9999, MobileNetV2 1.0 0.984 and 0.9993; a ResNet-50 that
+# had learnt little had 0.875 on other pictures. Text decoders are not measured.
 # A model of 135 million parameters loses more than larger ones. A file whose layers are wrong has an agreement near 0
 # and a KL divergence above 3. The floors of the cosine of float16 and of 8 bits are what users of embeddings expect.
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "agreement": Measure(agreement, _floors(half=0.97, eight=0.9, dynamic=0.4, four=0.4, static=0.9), np.mean),
+        "agreement": Measure(agreement, _floors(half=0.97, eight=0.9, dynamic=0.4, four=0.4, static=0.8), np.mean),
         "kl": Measure(kl, _floors(half=0.005, eight=0.05, dynamic=1.0, four=0.8, static=1.0), np.mean, least=True),
         "cosine": Measure(cosine, _floors(half=0.9999, eight=0.99, dynamic=0.99, four=0.9, static=0.95), np.min),
         "iou": Measure(iou, _floors(half=0.98, eight=0.9, dynamic=0.75, four=0.75, static=0.75), np.mean),
