@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from math import inf
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import field
 
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.record import record
 
 ReadingOperator = Literal["MatMul", "Gather", "Conv"]
@@ -30,6 +32,68 @@ SMALLEST_BLOCK = 16
 
 MATRICES: tuple[ReadingOperator, ...] = ("MatMul", "Gather")
 """The operators that read matrices of linear layers and embedding tables."""
+
+
+UNITS: Mapping[str, int] = MappingProxyType({"kB": 10**3, "MB": 10**6, "GB": 10**9})
+"""The units of a limit of bytes."""
+
+
+@record
+class Within:
+    """A limit within which an export chooses the bits of weights: of bytes, or of KL divergence.
+
+    Attributes:
+        bytes: The most bytes of the weights of a file, all of them.
+        kl: The most KL divergence of the distribution over tokens from PyTorch's, as the export predicts it.
+
+    Raises:
+        InvalidSpec: There is no limit, or there are two, or it is not a positive number.
+
+    >>> str(Within(bytes=600_000_000)), str(Within(kl=0.1))
+    ('600 MB', 'kl=0.1')
+    """
+
+    bytes: int | None = None
+    kl: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        (limit, *others) = [value for value in (self.bytes, self.kl) if value is not None] or [0]
+        if others or not 0 < limit < inf:
+            raise InvalidSpec("within has one limit, a positive number: Within(bytes=600_000_000), or Within(kl=0.1)")
+
+    def __str__(self) -> str:
+        return f"kl={self.kl}" if self.bytes is None else f"{self.bytes / UNITS['MB']:.15g} MB"
+
+
+def kl(most: float) -> Within:
+    """A limit of KL divergence, for `quantize(spec, within=kl(0.1))`.
+
+    Args:
+        most: The most KL divergence of the distribution over tokens from PyTorch's, in nats.
+
+    Raises:
+        InvalidSpec: It is not a positive number.
+
+    >>> kl(0.1)
+    Within(kl=0.1)
+    """
+    return Within(kl=most)
+
+
+def within_of(limit: Any) -> Any:
+    """The limit in a text, `"0.6 GB"` or `"kl=0.1"`; another value unchanged. InvalidSpec for another text.
+
+    >>> within_of("0.6GB"), within_of("kl=0.1")
+    (Within(bytes=600000000), Within(kl=0.1))
+    """
+    if not isinstance(limit, str):
+        return limit
+    match = re.fullmatch(r"kl=([0-9.e-]+)|([0-9.e-]+) ?(kB|MB|GB)", limit)
+    most, number, unit = match.groups() if match is not None else ("", "", "")
+    try:
+        return Within(kl=float(most)) if unit is None else Within(bytes=round(float(number) * UNITS.get(unit, 0)))
+    except ValueError:
+        raise InvalidSpec(f"within is {shortened(limit)}; write '0.6 GB', or a KL divergence, 'kl=0.1'") from None
 
 
 @record
@@ -52,6 +116,8 @@ class WeightRule:
             KL divergence of 0.446 instead of 0.438.
         calibrated: Whether the codes of `"blocks"` are chosen so that products with real inputs change least. Stacks of
             experts, tables that no product reads, and parts of a plan that read no text keep the nearest codes.
+        within: A limit within which the export chooses the bits of each weight: those of the rule, or more, up to the
+            floats of the graph. Its model must return the logits of tokens of a text.
         read_by: Operators, one of which must read the weight: `"MatMul"` (also for Gemm), `"Gather"` (a lookup of
             embeddings), `"Conv"`. Empty: any operator.
 
@@ -72,6 +138,7 @@ class WeightRule:
     per_channel: bool = True
     accuracy_level: int = 0
     calibrated: bool = False
+    within: Within | None = field(default=None, converter=within_of)
     read_by: tuple[ReadingOperator, ...] = field(default=(), converter=as_tuple)
 
     def __attrs_post_init__(self) -> None:
@@ -84,6 +151,8 @@ class WeightRule:
             raise InvalidSpec(f"block_size is {self.block_size}; possible: powers of two from {SMALLEST_BLOCK}")
         if self.calibrated and self.kind != "blocks":
             raise InvalidSpec(f"weights of the kind {self.kind!r} cannot be calibrated; those in 'blocks' can")
+        if self.within is not None and self.kind != "blocks":
+            raise InvalidSpec(f"weights of the kind {self.kind!r} have one number of bits; within is for 'blocks'")
         if self.accuracy_level not in range(5):
             raise InvalidSpec(f"accuracy_level is {self.accuracy_level}; possible: 0 to 4")
 

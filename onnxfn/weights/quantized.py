@@ -140,6 +140,26 @@ def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
         yield from parts
 
 
+def dequantized(weight: QuantizedWeight) -> Any:
+    """The float32 values that the codes of a weight in blocks stand for, in its shape."""
+    rule, shape = weight.rule, tuple(weight.tensor.shape)
+    return np.concatenate([_values(parts, rule, shape[-1]) for parts in _quantized_parts(weight)]).reshape(shape)
+
+
+def _values(parts: Mapping[str, Any], rule: WeightRule, width: int) -> Any:
+    """The values of the codes, scales and zero points of some rows in blocks, `[rows, width]`."""
+    codes, scales = _unpacked(parts["codes"], rule.bits), parts["scales"].astype(np.float16).astype(np.float32)
+    points = _unpacked(parts["zero_points"], rule.bits)[:, : scales.shape[1], None]
+    zero = np.float32(2 ** (rule.bits - 1)) if rule.symmetric else points
+    return ((codes - zero) * scales[..., None]).reshape(len(codes), -1)[:, :width]
+
+
+def _unpacked(packed: Any, bits: int) -> Any:
+    """The codes along the last axis of bytes that hold several, the first in the low bits, as float32."""
+    places = packed[..., None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2**bits - 1)
+    return places.reshape(*packed.shape[:-1], -1).astype(np.float32)
+
+
 def _parts_of_rows(weight: QuantizedWeight, inputs: InputErrors | None, bits: tuple[Any, Any]) -> Mapping[str, Any]:
     """The codes, scales and zero points of rows, which are an array of bits and their dtype in torch."""
     import torch

@@ -19,6 +19,7 @@ WRITTEN = {
     "run": ["prompt=a cat,height=64"],
     "task": "fill-mask",
     "adapter": "lora",
+    "within": "0.6 GB",
     "calibration": "text.txt",
     "opset": 20,
     "dtype": ["q8"],

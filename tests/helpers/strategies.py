@@ -11,7 +11,7 @@ from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.edits.behaviors import BEHAVIORS
-from onnxfn.specs.quantization import WeightRule
+from onnxfn.specs.quantization import WeightRule, Within
 from onnxfn.specs.records import (
     ArgumentBuilder,
     CacheRow,
@@ -211,6 +211,9 @@ weight_rules = st.one_of(
         block_size=st.sampled_from((16, 32, 128)),
         symmetric=st.booleans(),
         accuracy_level=st.sampled_from((0, 4)),
+        within=optional(
+            st.one_of(st.builds(Within, bytes=st.integers(1, 10**9)), st.builds(Within, kl=st.floats(0.01, 1)))
+        ),
     ),
     st.builds(
         WeightRule,

@@ -187,6 +187,13 @@ def _tolerance(_: str, tolerance: Any) -> Any:
     return tolerance
 
 
+def _within(_: str, limit: str) -> str:
+    from onnxfn.specs.quantization import within_of
+
+    within_of(limit)
+    return limit
+
+
 def _all_layers(*_: Any) -> Any:
     from onnxfn.graphs.build_options import trace_all_layers
 
@@ -228,7 +235,19 @@ _TABLE = (
         "each, with the suffixes of transformers.js. Default: float32.",
         read=parsed_dtypes,
     ),
-    Option("calibration", Path, GRAPH, "calibration", "Text file for q4c. Default: parts of the help of Python."),
+    Option(
+        *("within", str, GRAPH, SPEC),
+        "The limit within which the bits of each weight are chosen, 4 or more: bytes of weights, such as 0.6GB, or a "
+        "KL divergence from PyTorch, such as kl=0.1.",
+        read=_within,
+    ),
+    Option(
+        "calibration",
+        Path,
+        GRAPH,
+        "calibration",
+        "Text file for q4c and --within. Default: parts of the help of Python.",
+    ),
     Option(
         *("io_dtype", str, GRAPH, SPEC),
         "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: that of "

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.variants.text_references import reads_text, text_inputs, text_tokens
+from onnxfn.check.variants.text_references import TextTokens, reads_text, text_inputs, text_tokens
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.product_inputs import product_inputs
@@ -17,6 +17,7 @@ from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import InvalidSpec, errors_as, first_line
 from onnxfn.specs.stored.reports import StageTimer
+from onnxfn.weights.calibrated import InputErrors
 
 RUNS, RUN_TOKENS = 8, 512
 """The runs of a model on a text, and the tokens of each."""
@@ -38,28 +39,32 @@ def calibration_text(file: Path | None) -> str:
     return "\n\n".join(topic[:TOPIC] for topic in topics.values())
 
 
-def with_calibrated_weights(
-    file: Path | None,
-    preprocessor: Any,
-    checkpoint: Path | None,
-    model: Any,
-    part: Part,
-    plan: Plan,
-    graph: Any,
-    timed: StageTimer,
-) -> Any:
-    """The graph of a part whose calibrated weights get their codes, when they are written, from runs of the model.
-
-    It reads the text of `file`, as the tokenizer of a preprocessor or of a checkpoint splits it. A part that reads no
-    text keeps the nearest codes. InvalidSpec if there is no tokenizer.
-    """
-    import torch
-
-    if not reads_text(part.spec):
-        return graph
+def calibration_tokens(file: Path | None, preprocessor: Any, checkpoint: Path | None) -> TextTokens:
+    """The tokens of the text of calibration, by a preprocessor or a checkpoint. InvalidSpec without a tokenizer."""
     tokens = text_tokens(preprocessor, checkpoint, calibration_text(file))
     if tokens is None:
         raise InvalidSpec("calibrated weights need a tokenizer; pass it, preprocessor=..., or checkpoint=...")
+    return tokens
+
+
+def with_calibrated_weights(
+    tokens: Callable[[], TextTokens], model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer
+) -> Any:
+    """The graph of a part whose calibrated weights get their codes, when they are written, from runs of the model.
+
+    It reads the first of some tokens. A part that reads no text keeps the nearest codes.
+    """
+    if not reads_text(part.spec):
+        return graph
+    errors_of = calibration_errors(tokens(), model, part, plan, timed)
+    return bind_quantized_weights(graph, model.state_dict(keep_vars=True).__getitem__, errors_of)
+
+
+def calibration_errors(
+    tokens: TextTokens, model: Any, part: Part, plan: Plan, timed: StageTimer
+) -> Callable[[Any], InputErrors | None]:
+    """A function from a weight to the `InputErrors` that its codes follow from: see `product_inputs`."""
+    import torch
 
     starts = range(0, RUNS * RUN_TOKENS, RUN_TOKENS)
     pieces = [evolve(tokens, ids=tokens.ids[start : start + RUN_TOKENS]) for start in starts if start < len(tokens.ids)]
@@ -69,5 +74,4 @@ def with_calibrated_weights(
         with timed("calibrate", part.name) as tick, ticking_operators(tick):
             yield from (partial(torch_outputs, model, part, arrays, torch.float32) for arrays in inputs)
 
-    errors_of = product_inputs(model, runs)
-    return bind_quantized_weights(graph, model.state_dict(keep_vars=True).__getitem__, errors_of)
+    return product_inputs(model, runs)

@@ -203,7 +203,7 @@ def _measurement(facts: Any) -> tuple[str, str, float]:
 
 def plan_digest(plan: Plan) -> str:
     """The SHA-256 of the parts of a plan as canonical JSON: keys in order, no spaces."""
-    plain = to_plain(evolve(plan, left_out=(), weight_bytes=(), remarks=()))
+    plain = to_plain(evolve(plan, left_out=(), weight_bytes=(), chosen=(), remarks=()))
     return sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -12,7 +12,8 @@ from attrs import evolve, frozen
 
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.load.calibration import with_calibrated_weights
+from onnxfn.export.load.calibration import calibration_tokens, with_calibrated_weights
+from onnxfn.export.load.mixed_bits import with_chosen_bits
 from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
@@ -49,8 +50,9 @@ def output_of(
         resolved_write_options(request.write), checkpoint, destination.onnx_folder, overwrite=request.overwrite
     )
     pretranspose = build.pretranspose and options.weight_storage != LINK
-    calibrated = partial(with_calibrated_weights, request.calibration, preprocessor, checkpoint)
-    return Output(evolve(build, pretranspose=pretranspose), options, calibrated, adapter)
+    tokens = cache(partial(calibration_tokens, request.calibration, preprocessor, checkpoint))
+    of_text = partial(with_calibrated_weights, tokens), partial(with_chosen_bits, tokens)
+    return Output(evolve(build, pretranspose=pretranspose), options, *of_text, adapter)
 
 
 @frozen
@@ -80,7 +82,7 @@ def build_variants(job: Job, output: Output) -> Built:
     built = []
     for dtype, plan in plans_by_dtype(job.plan).items():
         with _dtype_in_errors(dtype):
-            built.append(build_until_checked(evolve(job, plan=plan), output))
+            built.append(build_until_checked(evolve(job, plan=_with_bits(job, output, plan)), output))
     return built[0] if len(built) == 1 else _joined_variants(built)
 
 
@@ -103,6 +105,7 @@ def _joined_variants(built: Sequence[Built]) -> Built:
         evolve(
             first.plan,
             parts=tuple(part for each in built for part in each.plan.parts),
+            chosen=tuple(chosen for each in built for chosen in each.plan.chosen),
             remarks=dict.fromkeys(remark for each in built for remark in each.plan.remarks),
         ),
         tuple(graph for each in built for graph in each.graphs),
@@ -192,6 +195,13 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
         return job.model
     with job.timed("convert", "") as tick, ticking_operators(tick):
         return without_values(job.model, dtype)
+
+
+def _with_bits(job: Job, output: Output, plan: Plan) -> Plan:
+    """A plan whose rules state the bits of each weight: where a limit decides about them, they are chosen."""
+    if not any(rule.within for part in plan.parts for rule in part.spec.target.quantization):
+        return plan
+    return output.chosen(job.model, plan, job.timed)
 
 
 def _with_codes(job: Job, output: Output, part: Part, graph: Any) -> Any:

@@ -39,6 +39,7 @@ class Output:
         build: How graphs are built.
         options: How the files are written.
         calibrated: From a model, a part, a plan, a graph and the timer to the graph with calibrated weights.
+        chosen: From a model, a plan and the timer to the plan with bits that are chosen within a limit.
         adapter: The adapter that fills inputs of the graphs, if there is one.
         unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
     """
@@ -46,6 +47,7 @@ class Output:
     build: BuildOptions
     options: ResolvedWriteOptions
     calibrated: Callable[[Any, Part, Plan, Any, StageTimer], Any]
+    chosen: Callable[[Any, Plan, StageTimer], Plan]
     adapter: Path | None = None
     unbound_graph: UnboundGraph = field(factory=captured_once)
 

@@ -21,7 +21,7 @@ from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance, without
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
-from onnxfn.specs.edits.weights import with_adapter_inputs
+from onnxfn.specs.edits.weights import quantize, with_adapter_inputs
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.tasks.caches import with_expanded_cache, with_shared_cache
 from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
@@ -40,6 +40,7 @@ CHANGES: Mapping[str, Callable[[ExportSpec, Any, Any], ExportSpec]] = MappingPro
         "atol": lambda spec, atol, _: with_tolerance(spec, atol=atol),
         "rtol": lambda spec, rtol, _: with_tolerance(spec, rtol=rtol),
         "split": lambda spec, _, __: split(for_some_task(spec)),
+        "within": lambda spec, limit, _: quantize(spec, within=limit),
         "io_dtype": lambda spec, dtype, _: with_dtypes(spec, io=dtype),
         "output": lambda spec, names, _: with_outputs(spec, *names),
         "shape": lambda spec, shapes, _: with_shapes(spec, **dict(shapes)),

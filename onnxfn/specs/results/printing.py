@@ -145,6 +145,7 @@ def exported_sections(exported: Any) -> Sections:
     return [
         ("files", [*graphs, *([(others,)] if others else [])]),
         *spec_sections(with_float_dtype(exported.plan.parts[0].spec), types),
+        *chosen_sections(exported.plan, exported.report),
         *left_out_sections(exported.plan),
         ("weights", [(exported.weights_from,)] if exported.weights_from else []),
         ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
@@ -188,6 +189,28 @@ def weight_sections(plan: Any) -> Sections:
     dtypes = {part.name: part.dtype or part.spec.target.float_dtype or "" for part in plan.parts}
     rows = [(f"{size.part}.onnx", dtypes.get(size.part, ""), file_size(size.bytes)) for size in plan.weight_bytes]
     return [("bytes of weights alone; a file is larger by its nodes and constants", rows)] if rows else []
+
+
+def chosen_sections(plan: Any, report: Any = None) -> Sections:
+    """What is predicted of the bits that were chosen for files of a plan, beside what was measured; and these bits.
+
+    Weights that differ in the layer alone are one row.
+    """
+    head = ("file", "within", "KL, predicted", "measured", "bytes of weights, predicted", "written")
+    kl = {each.part: f"{each.value:.3g}" for each in report.measurements if each.measure == "kl"} if report else {}
+    sizes = {each.part: file_size(each.bytes) for each in plan.weight_bytes}
+    rows = [
+        (name, str(each.within), f"{each.kl:.3g}", kl.get(name, ""), file_size(each.bytes), sizes.get(name, ""))
+        for name, each in ((each.part, each) for each in plan.chosen)
+    ]
+    rules = {each.part: plan[each.part].spec.target.quantization for each in plan.chosen}
+    bits = {part: [(rule.where, _bits(rule)) for rule in of_part] for part, of_part in rules.items()}
+    by_part = ((f"bits of the weights of {part}", grouped_rows(of_part)) for part, of_part in bits.items())
+    return [("bits that were chosen", with_heads(head, rows)), *by_part] if rows else []
+
+
+def _bits(rule: Any) -> str:
+    return "those of the graph" if rule.kind == "as is" else str(rule.bits)
 
 
 def file_size(number: int) -> str:
