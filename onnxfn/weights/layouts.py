@@ -114,6 +114,7 @@ DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "q4f16": "_q4f16",
         "q4c": "_q4c",
         "q4cf16": "_q4cf16",
+        "q4m": "_q4m",
         "bnb4": "_bnb4",
     }
 )

@@ -4,22 +4,12 @@ from pathlib import Path
 
 import pytest
 from refusals import refusal
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 import onnxfn
 from onnxfn.check.variants.quantized_weights import quantized_weight_errors
 from onnxfn.specs.quantization import REACH
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
-
-
-@pytest.fixture(scope="module")
-def characters():
-    """A tokenizer with a token for each printable character of ASCII."""
-    tokens = Tokenizer(models.WordLevel({chr(code): code - 32 for code in range(32, 127)}, unk_token=" "))
-    tokens.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=tokens, unk_token=" ", pad_token=" ")
 
 
 @pytest.fixture(scope="module")

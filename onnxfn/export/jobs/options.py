@@ -231,7 +231,7 @@ _TABLE = (
     Option(
         *("dtype", list, GRAPH, "dtypes"),
         "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16, q4c (calibrated), "
-        "q4cf16 or bnb4. Several: files for "
+        "q4cf16, q4m (some in 8 bits) or bnb4. Several: files for "
         "each, with the suffixes of transformers.js. Default: float32.",
         read=parsed_dtypes,
     ),

@@ -9,8 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.variants.text_references import TextTokens, reads_text, text_inputs, text_tokens
-from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
+from onnxfn.check.variants.text_references import TextTokens, text_inputs, text_tokens
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.product_inputs import product_inputs
 from onnxfn.models.torch_modes import ticking_operators
@@ -39,25 +38,17 @@ def calibration_text(file: Path | None) -> str:
     return "\n\n".join(topic[:TOPIC] for topic in topics.values())
 
 
-def calibration_tokens(file: Path | None, preprocessor: Any, checkpoint: Path | None) -> TextTokens:
-    """The tokens of the text of calibration, by a preprocessor or a checkpoint. InvalidSpec without a tokenizer."""
+CalibrationText = tuple[Path | None, Any, Path | None]
+"""A file with a text, or None for Python's help; the preprocessor or the checkpoint that has a tokenizer."""
+
+
+def calibration_tokens(text: CalibrationText) -> TextTokens:
+    """The tokens of a text of calibration. InvalidSpec without a tokenizer."""
+    file, preprocessor, checkpoint = text
     tokens = text_tokens(preprocessor, checkpoint, calibration_text(file))
     if tokens is None:
         raise InvalidSpec("calibrated weights need a tokenizer; pass it, preprocessor=..., or checkpoint=...")
     return tokens
-
-
-def with_calibrated_weights(
-    tokens: Callable[[], TextTokens], model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer
-) -> Any:
-    """The graph of a part whose calibrated weights get their codes, when they are written, from runs of the model.
-
-    It reads the first of some tokens. A part that reads no text keeps the nearest codes.
-    """
-    if not reads_text(part.spec):
-        return graph
-    errors_of = calibration_errors(tokens(), model, part, plan, timed)
-    return bind_quantized_weights(graph, model.state_dict(keep_vars=True).__getitem__, errors_of)
 
 
 def calibration_errors(

@@ -1,9 +1,12 @@
-"""Bits that are chosen within a limit, by the KL divergence of a model with one weight at a time in few bits."""
+"""What runs on a text decide: the codes of calibrated weights, and the bits of weights within a limit.
+
+Bits are chosen by the KL divergence of the model with one weight at a time in few bits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -11,15 +14,18 @@ from attrs import evolve
 
 from onnxfn.check.variants.measures import output_measures
 from onnxfn.check.variants.text_references import TextTokens, reads_text, text_inputs
-from onnxfn.export.load.calibration import calibration_errors
+from onnxfn.export.load.calibration import CalibrationText, calibration_errors, calibration_tokens
 from onnxfn.export.load.part_weights import PartWeight, part_weights
 from onnxfn.graphs.nodes.slots import parameter_view
+from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
 from onnxfn.models.forward import torch_outputs
+from onnxfn.models.layer_results import LayerResults, first_call, layer_results, with_results
+from onnxfn.models.model_state import model_copy
 from onnxfn.models.read_weights import with_rows
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.specs.algebra.bit_choice import Storage, chosen_storage, total_bytes, total_kl
 from onnxfn.specs.algebra.planned import ChosenBits, Part, Plan
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.quantization import BITS, WeightRule, Within
 from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.stored.reports import StageTimer
@@ -32,17 +38,31 @@ Selected = tuple[PartWeight, WeightRule]
 """A weight, and the rule with a limit that selects it."""
 
 
-def with_chosen_bits(tokens: Callable[[], TextTokens], model: Any, plan: Plan, timed: StageTimer) -> Plan:
+def with_calibrated_weights(
+    text: CalibrationText, model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer
+) -> Any:
+    """The graph of a part whose calibrated weights get their codes, when they are written, from runs of the model.
+
+    A part that reads no text keeps the nearest codes. InvalidSpec without a tokenizer.
+    """
+    if not reads_text(part.spec):
+        return graph
+    errors_of = calibration_errors(calibration_tokens(text), model, part, plan, timed)
+    return bind_quantized_weights(graph, model.state_dict(keep_vars=True).__getitem__, errors_of)
+
+
+def with_chosen_bits(text: CalibrationText, model: Any, plan: Plan, timed: StageTimer) -> Plan:
     """The plan with rules that state the bits of each weight that a limit decides.
 
-    InvalidSpec if a part has two limits, returns no logits of tokens, or if its limit cannot be reached.
+    InvalidSpec if a part has two limits, returns no logits of tokens, if there is no tokenizer, or if its limit cannot
+    be reached.
     """
-    pairs = [_chosen(tokens, model, part, plan, timed) for part in plan.parts]
+    pairs = [_chosen(text, model, part, plan, timed) for part in plan.parts]
     return evolve(plan, parts=[part for part, _ in pairs], chosen=[each for _, each in pairs if each is not None])
 
 
 def _chosen(
-    tokens: Callable[[], TextTokens], model: Any, part: Part, plan: Plan, timed: StageTimer
+    text: CalibrationText, model: Any, part: Part, plan: Plan, timed: StageTimer
 ) -> tuple[Part, ChosenBits | None]:
     """A part with a rule for each weight, and what is predicted of them; None if no limit decides about its weights."""
     weights = part_weights(plan, part, model)
@@ -50,7 +70,7 @@ def _chosen(
     if not selected:
         return part, None
     limit = _limit(part, selected)
-    divergences = _divergences(tokens(), model, part, plan, selected, timed)
+    divergences = _divergences(calibration_tokens(text), model, part, plan, selected, timed)
     table = {each.names[0]: _ways(each, rule, divergences[each.names[0]]) for each, rule in selected}
     others = sum(each.bytes_by(each.rule) for each in weights if each.names[0] not in table)
     chosen = chosen_storage({**table, "": [Storage(None, others, 0.0)]}, limit)
@@ -112,14 +132,28 @@ def _divergences(
         errors = partial(errors_of, weight.tensor) if rule.calibrated else lambda: None
         values = torch.from_numpy(dequantized(QuantizedWeight(weight.names[0], view, rule, errors)))
         values = values.permute(weight.perm) if weight.perm else values
-        actual = log_probabilities(with_rows(model, dict.fromkeys(weight.names, values.__getitem__)))
+        changed = with_rows(model, dict.fromkeys(weight.names, values.__getitem__))
+        actual = log_probabilities(with_results(changed, results, weight.names))
         return max(0.0, float((exact.exp() * (exact - actual)).nansum(-1).mean()))
 
     known = dict[str, float]()
     with timed("choose bits", part.name) as tick:
         errors_of = calibration_errors(tokens, model, part, plan, lambda *_: nullcontext(tick))
         exact = log_probabilities(model)
+        results = _results(model, log_probabilities, exact, [each.names for each, _ in selected])
         for each, rule in selected:
             tick(len(known), len(selected))
             known[each.names[0]] = divergence(each, rule)
     return known
+
+
+def _results(
+    model: Any, outputs: Callable[[Any], Any], expected: Any, weights: Sequence[Sequence[str]]
+) -> LayerResults:
+    """The results of the layers of a model, which need not run again; none if layers share more than these results."""
+    known = layer_results(model, outputs)
+    last = max(weights, key=partial(first_call, known))
+    with suppress(CaptureFailed):
+        if outputs(with_results(model_copy(model), known, last)).equal(expected):
+            return known
+    return LayerResults({}, {})

@@ -12,8 +12,7 @@ from attrs import evolve, frozen
 
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.load.calibration import calibration_tokens, with_calibrated_weights
-from onnxfn.export.load.mixed_bits import with_chosen_bits
+from onnxfn.export.load.mixed_bits import with_calibrated_weights, with_chosen_bits
 from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
@@ -50,8 +49,8 @@ def output_of(
         resolved_write_options(request.write), checkpoint, destination.onnx_folder, overwrite=request.overwrite
     )
     pretranspose = build.pretranspose and options.weight_storage != LINK
-    tokens = cache(partial(calibration_tokens, request.calibration, preprocessor, checkpoint))
-    of_text = partial(with_calibrated_weights, tokens), partial(with_chosen_bits, tokens)
+    text = (request.calibration, preprocessor, checkpoint)
+    of_text = partial(with_calibrated_weights, text), partial(with_chosen_bits, text)
     return Output(evolve(build, pretranspose=pretranspose), options, *of_text, adapter)
 
 

@@ -13,7 +13,7 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.quantization import MATRICES, WeightRule
 from onnxfn.specs.record import record
 
-QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "q4c", "q4cf16", "bnb4"]
+QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "q4c", "q4cf16", "q4m", "bnb4"]
 
 
 @record
@@ -51,6 +51,9 @@ They overflow: sums of 64 products of random codes, at most 159,553, were off by
 _CONVOLUTIONS = WeightRule(bits=8, kind="dynamic", signed=False, per_channel=False, read_by=["Conv"])
 """ONNX Runtime in browsers has no ConvInteger for int8 weights, and nowhere with a scale for each channel."""
 
+EIGHT_BIT_NAMES = tuple(WeightRule(name, 8, accuracy_level=4) for name in ("*v_proj*", "*down_proj*", "*lm_head*"))
+"""The matrices in which errors change the distribution over tokens most; mixes of other tools have more bits there."""
+
 QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
     {
         "q8": QuantizedDtype("float32", (_UNSIGNED, _CONVOLUTIONS, EIGHT_BIT_TABLES)),
@@ -60,9 +63,10 @@ QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
         "q4f16": QuantizedDtype("float16", (FOUR_BITS,)),
         "q4c": QuantizedDtype("float32", (evolve(FOUR_BITS, calibrated=True),)),
         "q4cf16": QuantizedDtype("float16", (evolve(FOUR_BITS, calibrated=True),)),
+        "q4m": QuantizedDtype("float32", (evolve(FOUR_BITS, calibrated=True), *EIGHT_BIT_NAMES, EIGHT_BIT_TABLES)),
         "bnb4": QuantizedDtype(
             "float32", (WeightRule(bits=4, block_size=64, kind="nf4", read_by=["MatMul"]), EIGHT_BIT_TABLES)
         ),
     }
 )
-"""The name of a dtype -> what it stands for. transformers.js knows all but the calibrated ones, `q4c` and `q4cf16`."""
+"""The name of a dtype -> what it stands for. transformers.js has no calibrated ones: `q4c`, `q4cf16`, `q4m`."""
