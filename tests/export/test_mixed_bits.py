@@ -1,5 +1,6 @@
 """Bits of weights that an export chooses within a limit: what it predicts, and what the files have."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import tiny
 from refusals import refusal
 
 import onnxfn
+from onnxfn.export.cli.texts import result_text
 from onnxfn.quantization import kl
 from onnxfn.specs.quantization import rule_for
 from onnxfn.weights.onnx_files import stored_tensors
@@ -55,6 +57,13 @@ def test_what_is_predicted_is_near_what_is_measured_and_both_are_printed(exporte
     assert f"{chosen.kl:.3g}" in row
     assert f"{measured(exported):.3g}" in row
     assert f"{chosen.kl:.3g}" in str(exported.plan)
+
+
+def test_the_plan_before_an_export_and_the_report_have_the_limit(exported, wide_llama):
+    assert "within 0.065 MB" in str(onnxfn.plan(onnxfn.quantize(SPEC, within="65 kB"), wide_llama.config))
+    report = json.loads((Path(exported.path) / "report.json").read_text())
+    assert [each["within"] for each in report["chosen_bits"]] == [{"bytes": LIMIT, "kl": None}]
+    assert "0.065 MB" in result_text(exported)
 
 
 def test_a_divergence_is_reached_with_few_bytes(exported, wide_llama, characters, tmp_path):

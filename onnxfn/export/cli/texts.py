@@ -25,6 +25,7 @@ from onnxfn.specs.results.output_types import output_dtype, tensor_dtype
 from onnxfn.specs.results.printing import (
     Rows,
     Sections,
+    chosen_sections,
     exported_summary,
     exported_title,
     file_size,
@@ -75,6 +76,7 @@ def result_text(exported: Exported) -> str:
         ("derived from", [(part.spec.derived,)] if part.spec.derived else []),
         (f"files in {folder}", _file_rows([exported], folder)),
         *_tensor_sections(exported.plan, dict(exported.graphs[0].outputs) if exported.graphs else {}),
+        *chosen_sections(exported.plan, exported.report),
         *left_out_sections(exported.plan),
         ("weights", [(exported.weights_from,)] if exported.weights_from else []),
         ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
@@ -90,7 +92,9 @@ def plan_text(plan: Plan) -> str:
     sizes = [("files", [(name,) for name in plan.files])] if not plan.weight_bytes else weight_sections(plan)
     derived = ("derived from", [(spec.derived,)] if spec.derived else [])
     heading = f"{title(spec)} · {counted(len(plan.parts), 'files')}, nothing is written"
-    return screen(heading, [derived, *sizes, *_tensor_sections(plan, {}), *left_out_sections(plan)])
+    return screen(
+        heading, [derived, *sizes, *chosen_sections(plan), *_tensor_sections(plan, {}), *left_out_sections(plan)]
+    )
 
 
 def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.variants.measures import output_measures
-from onnxfn.check.variants.text_references import TextTokens, reads_text, text_inputs
-from onnxfn.export.load.calibration import CalibrationText, calibration_errors, calibration_tokens
+from onnxfn.check.variants.text_references import reads_text, text_inputs
+from onnxfn.export.load.calibration import CalibrationText, calibration_errors, calibration_tokens, held_out_text
 from onnxfn.export.load.part_weights import PartWeight, part_weights
 from onnxfn.graphs.nodes.slots import parameter_view
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
@@ -31,8 +31,9 @@ from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.quantized import QuantizedWeight, dequantized
 
-MEASURED = 256
-"""The tokens on which divergences are measured: the last ones of the text of calibration."""
+MEASURED, RUNS = 200, 2
+"""The tokens of a held-out text on which divergences are measured, and the runs that calibrate for this: the codes that
+are written later follow from more."""
 
 Selected = tuple[PartWeight, WeightRule]
 """A weight, and the rule with a limit that selects it."""
@@ -70,7 +71,7 @@ def _chosen(
     if not selected:
         return part, None
     limit = _limit(part, selected)
-    divergences = _divergences(calibration_tokens(text), model, part, plan, selected, timed)
+    divergences = _divergences(text, model, part, plan, selected, timed)
     table = {each.names[0]: _ways(each, rule, divergences[each.names[0]]) for each, rule in selected}
     others = sum(each.bytes_by(each.rule) for each in weights if each.names[0] not in table)
     chosen = chosen_storage({**table, "": [Storage(None, others, 0.0)]}, limit)
@@ -115,13 +116,13 @@ def _rules(rule: WeightRule, weights: Sequence[PartWeight], chosen: Mapping[str,
 
 
 def _divergences(
-    tokens: TextTokens, model: Any, part: Part, plan: Plan, selected: Sequence[Selected], timed: StageTimer
+    text: CalibrationText, model: Any, part: Part, plan: Plan, selected: Sequence[Selected], timed: StageTimer
 ) -> dict[str, float]:
     """From the first name of each weight to the KL divergence of the model with this weight alone in few bits."""
     import torch
 
     scores = evolve(part, spec=evolve(part.spec, outputs=_logits(part)))
-    inputs = text_inputs(model, part, plan, evolve(tokens, ids=tokens.ids[-MEASURED:]), MEASURED)
+    inputs = text_inputs(model, part, plan, calibration_tokens(text, held_out_text), MEASURED)
 
     def log_probabilities(model: Any) -> Any:
         with ticking_operators(tick):
@@ -138,7 +139,8 @@ def _divergences(
 
     known = dict[str, float]()
     with timed("choose bits", part.name) as tick:
-        errors_of = calibration_errors(tokens, model, part, plan, lambda *_: nullcontext(tick))
+        tokens, untimed = calibration_tokens(text), lambda *_: nullcontext(tick)
+        errors_of = calibration_errors(tokens, model, part, plan, untimed, RUNS)
         exact = log_probabilities(model)
         results = _results(model, log_probabilities, exact, [each.names for each, _ in selected])
         for each, rule in selected:

@@ -82,6 +82,7 @@ def report_content(
         },
         "weights_from": weights_from,
         **({"variants": variants} if variants else {}),
+        **({"chosen_bits": [asdict(each) for each in plan.chosen]} if plan.chosen else {}),
         "check": check_facts(report),
         **file_facts(folder, files, tick),
     }

@@ -51,7 +51,9 @@ They overflow: sums of 64 products of random codes, at most 159,553, were off by
 _CONVOLUTIONS = WeightRule(bits=8, kind="dynamic", signed=False, per_channel=False, read_by=["Conv"])
 """ONNX Runtime in browsers has no ConvInteger for int8 weights, and nowhere with a scale for each channel."""
 
-EIGHT_BIT_NAMES = tuple(WeightRule(name, 8, accuracy_level=4) for name in ("*v_proj*", "*down_proj*", "*lm_head*"))
+EIGHT_BIT_NAMES = tuple(
+    WeightRule(name, 8, accuracy_level=4, read_by=["MatMul"]) for name in ("*v_proj*", "*down_proj*", "*lm_head*")
+)
 """The matrices in which errors change the distribution over tokens most; mixes of other tools have more bits there."""
 
 QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(

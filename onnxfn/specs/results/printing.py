@@ -194,19 +194,26 @@ def weight_sections(plan: Any) -> Sections:
 def chosen_sections(plan: Any, report: Any = None) -> Sections:
     """What is predicted of the bits that were chosen for files of a plan, beside what was measured; and these bits.
 
-    Weights that differ in the layer alone are one row.
+    Weights that differ in the layer alone are one row. Before an export, the limits alone.
     """
+    if not plan.chosen:
+        pairs = ((part.name, rule.within) for part in plan for rule in _rules(part))
+        limits = dict.fromkeys((name, f"within {within}") for name, within in pairs if within)
+        return [("bits are chosen while PyTorch runs; bytes are those of the fewest", [*limits])] if limits else []
     head = ("file", "within", "KL, predicted", "measured", "bytes of weights, predicted", "written")
     kl = {each.part: f"{each.value:.3g}" for each in report.measurements if each.measure == "kl"} if report else {}
     sizes = {each.part: file_size(each.bytes) for each in plan.weight_bytes}
     rows = [
-        (name, str(each.within), f"{each.kl:.3g}", kl.get(name, ""), file_size(each.bytes), sizes.get(name, ""))
-        for name, each in ((each.part, each) for each in plan.chosen)
+        (part, str(each.within), f"{each.kl:.3g}", kl.get(part, ""), file_size(each.bytes), sizes.get(part, ""))
+        for part, each in ((each.part, each) for each in plan.chosen)
     ]
-    rules = {each.part: plan[each.part].spec.target.quantization for each in plan.chosen}
-    bits = {part: [(rule.where, _bits(rule)) for rule in of_part] for part, of_part in rules.items()}
+    bits = {each.part: [(rule.where, _bits(rule)) for rule in _rules(plan[each.part])] for each in plan.chosen}
     by_part = ((f"bits of the weights of {part}", grouped_rows(of_part)) for part, of_part in bits.items())
-    return [("bits that were chosen", with_heads(head, rows)), *by_part] if rows else []
+    return [("bits that were chosen", with_heads(head, rows)), *by_part]
+
+
+def _rules(part: Any) -> Any:
+    return part.spec.target.quantization
 
 
 def _bits(rule: Any) -> str:
