@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,6 @@ TOPIC = 400
 """Characters of each topic of Python's own help that are read."""
 
 
-MODULES = ("decimal", "logging", "pickle", "statistics", "textwrap", "random", "threading", "heapq", "doctest", "queue")
-"""Modules of Python whose help is read."""
-
-
 def calibration_text(file: Path | None) -> str:
     """The text of a file; without one the beginnings of the topics of Python's own help, 30,000 characters.
 
@@ -43,37 +38,26 @@ def calibration_text(file: Path | None) -> str:
     return "\n\n".join(topic[:TOPIC] for topic in topics.values())
 
 
-def held_out_text(file: Path | None) -> str:
-    """A text to measure on what was calibrated: the end of the text of a file; else the help of Python's modules.
-
-    The calibrated codes of SmolLM2's first `down_proj` have a third of the divergence of the nearest codes on more
-    topics, and nearly all of it on other texts.
-    """
-    if file is not None:
-        return calibration_text(file)[-TOPIC * len(MODULES) :]
-    return "\n\n".join((import_module(name).__doc__ or name)[:TOPIC] for name in MODULES)
-
-
 CalibrationText = tuple[Path | None, Any, Path | None]
 """A file with a text, or None for Python's help; the preprocessor or the checkpoint that has a tokenizer."""
 
 
-def calibration_tokens(text: CalibrationText, words: Callable[[Path | None], str] = calibration_text) -> TextTokens:
-    """The tokens of a text of calibration, or of another that a function returns. InvalidSpec without a tokenizer."""
+def calibration_tokens(text: CalibrationText) -> TextTokens:
+    """The tokens of a text of calibration. InvalidSpec without a tokenizer."""
     file, preprocessor, checkpoint = text
-    tokens = text_tokens(preprocessor, checkpoint, words(file))
+    tokens = text_tokens(preprocessor, checkpoint, calibration_text(file))
     if tokens is None:
         raise InvalidSpec("calibrated weights need a tokenizer; pass it, preprocessor=..., or checkpoint=...")
     return tokens
 
 
 def calibration_errors(
-    tokens: TextTokens, model: Any, part: Part, plan: Plan, timed: StageTimer, most: int = RUNS
+    tokens: TextTokens, model: Any, part: Part, plan: Plan, timed: StageTimer
 ) -> Callable[[Any], InputErrors | None]:
-    """A function from a weight to the `InputErrors` that its codes follow from, after at most some runs."""
+    """A function from a weight to the `InputErrors` that its codes follow from: see `product_inputs`."""
     import torch
 
-    starts = range(0, most * RUN_TOKENS, RUN_TOKENS)
+    starts = range(0, RUNS * RUN_TOKENS, RUN_TOKENS)
     pieces = [evolve(tokens, ids=tokens.ids[start : start + RUN_TOKENS]) for start in starts if start < len(tokens.ids)]
     inputs = [text_inputs(model, part, plan, piece, RUN_TOKENS) for piece in pieces]
 

@@ -6,7 +6,7 @@ Bits are chosen by the KL divergence of the model with one weight at a time in f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from attrs import evolve
 
 from onnxfn.check.variants.measures import output_measures
 from onnxfn.check.variants.text_references import reads_text, text_inputs
-from onnxfn.export.load.calibration import CalibrationText, calibration_errors, calibration_tokens, held_out_text
+from onnxfn.export.load.calibration import CalibrationText, calibration_errors, calibration_tokens
 from onnxfn.export.load.part_weights import PartWeight, part_weights
 from onnxfn.graphs.nodes.slots import parameter_view
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
@@ -31,9 +31,15 @@ from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.quantized import QuantizedWeight, dequantized
 
-MEASURED, RUNS = 200, 2
-"""The tokens of a held-out text on which divergences are measured, and the runs that calibrate for this: the codes that
-are written later follow from more."""
+MEASURED = 200
+"""The tokens on which divergences are measured: the last ones of the text of calibration."""
+
+CALIBRATED = 0.5
+"""The divergence of calibrated codes, relative to that of the nearest, which are measured: they take no calibration.
+
+SmolLM2 has 0.38 in 4 bits, and 0.46 to 0.57 where the weights that gain most have 8 bits. Within 110 MB it has a
+divergence of 0.0293 by the order of the nearest codes and 0.0282 by that of the calibrated ones, on other tokens.
+"""
 
 Selected = tuple[PartWeight, WeightRule]
 """A weight, and the rule with a limit that selects it."""
@@ -71,10 +77,14 @@ def _chosen(
     if not selected:
         return part, None
     limit = _limit(part, selected)
-    divergences = _divergences(text, model, part, plan, selected, timed)
-    table = {each.names[0]: _ways(each, rule, divergences[each.names[0]]) for each, rule in selected}
-    others = sum(each.bytes_by(each.rule) for each in weights if each.names[0] not in table)
-    chosen = chosen_storage({**table, "": [Storage(None, others, 0.0)]}, limit)
+    others = sum(each.bytes_by(each.rule) for each in weights if each.rule is None or each.rule.within is None)
+
+    def choice(divergences: Mapping[str, float]) -> dict[str, Storage]:
+        table = {each.names[0]: _ways(each, rule, divergences.get(each.names[0], 0.0)) for each, rule in selected}
+        return chosen_storage({**table, "": [Storage(None, others, 0.0)]}, limit)
+
+    choice({})  # fails before the model runs if the bytes are too few
+    chosen = choice(_divergences(text, model, part, plan, selected, timed))
     stated = {rule: _rules(rule, [each for each, own in selected if own == rule], chosen) for _, rule in selected}
     rules = [new for rule in part.spec.target.quantization for new in stated.get(rule, (rule,))]
     spec = evolve(part.spec, target=evolve(part.spec.target, quantization=rules))
@@ -122,7 +132,8 @@ def _divergences(
     import torch
 
     scores = evolve(part, spec=evolve(part.spec, outputs=_logits(part)))
-    inputs = text_inputs(model, part, plan, calibration_tokens(text, held_out_text), MEASURED)
+    tokens = calibration_tokens(text)
+    inputs = text_inputs(model, part, plan, evolve(tokens, ids=tokens.ids[-MEASURED:]), MEASURED)
 
     def log_probabilities(model: Any) -> Any:
         with ticking_operators(tick):
@@ -130,17 +141,15 @@ def _divergences(
 
     def divergence(weight: PartWeight, rule: WeightRule) -> float:
         view = parameter_view(weight.tensor.detach(), weight.perm, weight.names[0])
-        errors = partial(errors_of, weight.tensor) if rule.calibrated else lambda: None
-        values = torch.from_numpy(dequantized(QuantizedWeight(weight.names[0], view, rule, errors)))
+        values = torch.from_numpy(dequantized(QuantizedWeight(weight.names[0], view, rule)))
         values = values.permute(weight.perm) if weight.perm else values
         changed = with_rows(model, dict.fromkeys(weight.names, values.__getitem__))
         actual = log_probabilities(with_results(changed, results, weight.names))
-        return max(0.0, float((exact.exp() * (exact - actual)).nansum(-1).mean()))
+        nearest = max(0.0, float((exact.exp() * (exact - actual)).nansum(-1).mean()))
+        return nearest * CALIBRATED if rule.calibrated else nearest
 
     known = dict[str, float]()
     with timed("choose bits", part.name) as tick:
-        tokens, untimed = calibration_tokens(text), lambda *_: nullcontext(tick)
-        errors_of = calibration_errors(tokens, model, part, plan, untimed, RUNS)
         exact = log_probabilities(model)
         results = _results(model, log_probabilities, exact, [each.names for each, _ in selected])
         for each, rule in selected:
