@@ -59,6 +59,9 @@ HALF, SAME, MIXED_KL, MIXED = 0.5, 1.0, 0.05, 0.45
 """Calibrated 4 bits: the most KL divergence and bytes, relative to a file with the nearest codes; and with 8 bits for
 some weights: the most KL divergence, and bytes relative to float16."""
 
+CHOSEN_KL = 0.1
+"""The most KL divergence of a file whose bits were chosen within 0.1, on a text that is not that of the choice."""
+
 
 def of_body(**options: Any) -> Any:
     """An edit for the matrices without the tied output layer, which ONNX Runtime's quantizers leave as it is."""
@@ -82,13 +85,15 @@ EDITS: Mapping[str, Any] = MappingProxyType(
         "onnxfn q4c": onnxfn.with_dtypes(float="q4c"),
         "onnxfn q4c, zero points": onnxfn.quantize(symmetric=False, calibrated=True),
         "onnxfn q4c, 8 bits in a third": with_8_bits("*down_proj*", "*v_proj*", "*o_proj*", "*embed_tokens*"),
+        "onnxfn q4m": onnxfn.with_dtypes(float="q4m"),
+        "onnxfn within 110 MB": onnxfn.quantize(within="110 MB"),
+        "onnxfn within KL 0.1": onnxfn.quantize(within="kl=0.1"),
         "onnxfn bnb4": onnxfn.with_dtypes(float="bnb4"),
         "onnxfn 4 bits": of_body(),
         "onnxfn 4 bits, zero points": of_body(symmetric=False),
         "onnxfn 4 bits everywhere, level 4": onnxfn.quantize(accuracy_level=4),
         "onnxfn 4 bits everywhere, zero points": onnxfn.quantize(symmetric=False),
         "onnxfn 8 bits": of_body(bits=8),
-        "onnxfn 8 bits everywhere, level 4": onnxfn.quantize(bits=8, accuracy_level=4),
         "onnxfn dynamic": of_body(bits=8, kind="dynamic"),
     }
 )
@@ -99,10 +104,9 @@ PAIRS = (
     ("onnxfn 4 bits, zero points", "ONNX Runtime 4 bits, zero points"),
     ("onnxfn 8 bits", "ONNX Runtime 8 bits"),
     ("onnxfn dynamic", "ONNX Runtime dynamic"),
-    ("onnxfn q8", "ONNX Runtime dynamic"),
+    ("onnxfn q8", "genai builder int8"),
     ("onnxfn q4", "genai builder int4"),
     ("onnxfn 4 bits everywhere, level 4", "genai builder int4"),
-    ("onnxfn 8 bits everywhere, level 4", "genai builder int8"),
 )
 """Rows of onnxfn and of peers whose KL divergences are compared."""
 
@@ -225,13 +229,16 @@ def required(rows: list[dict[str, Any]]) -> list[Required]:
     by_name = {each["file"]: each for each in rows}
     ratios = [Required(f"KL of {own} / {peer}", by_name[own]["kl"] / by_name[peer]["kl"], EQUAL) for own, peer in PAIRS]
     calibrated, mixed = by_name["onnxfn q4c"], by_name["onnxfn q4c, 8 bits in a third"]
-    nearest = ("onnxfn q4", "genai builder int4")
+    chosen, nearest = by_name["onnxfn within 110 MB"], ("onnxfn q4", "genai builder int4")
     return [
         *ratios,
         *(Required(f"KL of onnxfn q4c / {name}", calibrated["kl"] / by_name[name]["kl"], HALF) for name in nearest),
         *(Required(f"bytes of onnxfn q4c / {name}", calibrated["MB"] / by_name[name]["MB"], SAME) for name in nearest),
         Required("KL of onnxfn q4c, 8 bits in a third", mixed["kl"], MIXED_KL),
         Required("bytes of onnxfn q4c, 8 bits in a third / float16", mixed["MB / float16"], MIXED),
+        Required("KL of onnxfn within 110 MB / 8 bits in a third", chosen["kl"] / mixed["kl"], SAME),
+        Required("bytes of onnxfn within 110 MB / 8 bits in a third", chosen["MB"] / mixed["MB"], EQUAL),
+        Required("KL of onnxfn within KL 0.1", by_name["onnxfn within KL 0.1"]["kl"], CHOSEN_KL),
         Required("bytes of onnxfn q4 / float16", by_name["onnxfn q4"]["MB / float16"], SMALL),
     ]
 

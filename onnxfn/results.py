@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from onnxfn import Exported as Exported
     from onnxfn import Report as Report
     from onnxfn.check.bisect.bisect import Divergence as Divergence
-    from onnxfn.check.bisect.matching import TensorPair as TensorPair
+    from onnxfn.check.bisect.bisect import TensorPair as TensorPair
     from onnxfn.export.report.verify import Verification as Verification
     from onnxfn.export.run.loaded import Loaded as Loaded
     from onnxfn.specs.results.measurements import SectionError as SectionError

@@ -19,12 +19,11 @@ from onnxfn.architectures.families.audio import (
     wav2vec2_frames,
     waveforms,
 )
-from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import rows, sized_in
 from onnxfn.architectures.families.text import text_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
-from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, links, loads, runs, takes
+from onnxfn.specs.algebra.facts import SOURCE, TOKENS, always, case, gives, links, loads, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
 from onnxfn.specs.edits.tensors import without
@@ -43,7 +42,6 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
     state = "num_decoder_layers= batch_size decoder_hidden_size="
     return compose(
         generates("token_ids", "integers", high=from_config("vocab_size")),
-        generates("lstm_states", "uniform"),
         behaves(
             "encoder",
             mel_inputs,
@@ -55,18 +53,13 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
         behaves(
             "decoder",
             takes("input_ids", "batch_size 1", "token_ids"),
-            takes(
-                "encoder_hidden_states",
-                "batch_size encoder_sequence_length decoder_hidden_size=",
-                "lstm_states",
-                kind="float",
-            ),
-            takes("past_hidden_state", state, "lstm_states", kind="float"),
-            takes("past_cell_state", state, "lstm_states", kind="float"),
+            takes("encoder_hidden_states", f"{SOURCE} decoder_hidden_size=", "uniform", kind="float"),
+            takes("past_hidden_state", state, "uniform", kind="float"),
+            takes("past_cell_state", state, "uniform", kind="float"),
             sized_in("one several", batch_size=(2, 1, 3), encoder_sequence_length=(6, 1, 11)),
             runs("transducers.decoder"),
             links("encoder_hidden_states", part=STEMS["encoder"], output="pooler_output"),
-            gives("logits", "batch_size encoder_sequence_length _"),
+            gives("logits", f"{SOURCE} _"),
             gives("present_hidden_state", state),
             gives("present_cell_state", state),
         ),
@@ -122,8 +115,7 @@ def vocoder(loader: str) -> ExportSpec:
     Tasks: text-to-audio.
     """
     return compose(
-        takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
-        generates("mel", "normal"),
+        takes("spectrogram", f"{TOKENS} model_in_dim=", "normal", kind="float"),
         sized(batch_size=2, sequence_length=16),
         tasked("text-to-audio", loads(loader), gives("waveform", "batch_size n_samples")),
     )
@@ -150,7 +142,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         # Spectrograms of one size, because the model has a position for each patch.
         "audio-spectrogram-transformer": compose(
             without(fixed_mel_inputs, "input_features"),
-            takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
+            takes("input_values", "batch_size max_length= num_mel_bins=", "normal", kind="float"),
             tasked("audio-classification"),
         ),
         "dac": compose(
@@ -159,7 +151,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             code_dummies,
             behaves(
                 "encoder",
-                takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
+                takes("input_values", "batch_size 1 sequence_length", "normal", kind="float"),
                 runs("self.encode"),
                 always(return_dict=True),
                 gives("audio_codes", "batch_size _ frames", kind="int64"),
@@ -182,7 +174,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             sized_in("one several", num_codebooks=(2, 3, 1)),
             behaves(
                 "encoder",
-                takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
+                takes("input_values", "batch_size audio_channels= sequence_length", "normal", kind="float"),
                 runs("music.single_chunk_encoder"),
                 gives("audio_codes", "1 batch_size _ frames", kind="int64"),
             ),
@@ -203,7 +195,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             tasked("feature-extraction"),
         ),
         "glmasr_encoder": compose(
-            takes("input_features", "batch_size num_mel_bins= sequence_length", "mel", kind="float"),
+            takes("input_features", "batch_size num_mel_bins= sequence_length", "normal", kind="float"),
             without(mel_inputs, "attention_mask", "input_features"),
             tasked("feature-extraction", gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
         ),
@@ -227,15 +219,14 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "parakeet_encoder": compose(mel_inputs, parakeet_frames(), audio_features),
         "pe_audio_encoder": compose(
             waveforms,
-            takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
+            takes("input_values", "batch_size 1 sequence_length", "normal", kind="float"),
             always(return_dict=True),
             dac_frames,
             tasked("feature-extraction", gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
         ),
         "univnet": compose(
-            takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
-            takes("noise_sequence", f"{TOKENS} model_in_channels=", "mel", kind="float"),
-            generates("mel", "normal"),
+            takes("input_features", f"{TOKENS} num_mel_bins=", "normal", kind="float"),
+            takes("noise_sequence", f"{TOKENS} model_in_channels=", "normal", kind="float"),
             sized(batch_size=2, sequence_length=16),
             always(return_dict=True),
             tasked("text-to-audio", loads("AutoModel"), gives("waveforms", "batch_size n_samples")),

@@ -16,7 +16,13 @@ from onnxfn.architectures.families.recurrent import (
     mamba_layers,
 )
 from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.text import decoder_without_cache, generation_positions, text_decoder
+from onnxfn.architectures.families.text import (
+    FEATURES,
+    GENERATION,
+    decoder_without_cache,
+    generation_positions,
+    text_decoder,
+)
 from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.facts import TOKENS, builds, takes
 from onnxfn.specs.algebra.spec import ExportSpec, Target
@@ -25,8 +31,6 @@ from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.records import Source
 from onnxfn.specs.tasks.tasks import tasked
 
-FEATURES = ("feature-extraction", "feature-extraction-with-past")
-GENERATION = ("text-generation", "text-generation-with-past")
 WITHOUT_PAST = ("feature-extraction", "text-generation")
 """The tasks of models without a cache: OpenAI's GPT has none, and Recurrent Gemma has its state in its modules."""
 

@@ -16,9 +16,8 @@ from onnxfn.architectures.families.detection import (
     promptable_segmentation,
     segmentation_tasks,
 )
-from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.architectures.families.vision import backbone, image_features, pixel_inputs
+from onnxfn.architectures.families.rows import rows, sized_in
+from onnxfn.architectures.families.vision import backbone, image_features, image_reads, pixel_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import case, gives, loads, patched, runs, takes
@@ -145,23 +144,20 @@ CELL_AXES = "batch_size 2 (height//cell)*(width//cell)"
 
 # SAM and models derived from it. One part encodes the image once. The other decodes masks, once per set of points.
 EMBEDDING_AXES = "batch_size channels= places= places="
-sam_reads: ExportSpec = reads(
-    num_channels="vision_config.num_channels",
-    image_height="vision_config.image_size",
-    image_width="vision_config.image_size",
-    image_size="vision_config.image_size",
-    channels="prompt_encoder_config.hidden_size",
-    places="prompt_encoder_config.image_embedding_size",
+sam_reads: ExportSpec = compose(
+    image_reads(),
+    reads(
+        image_size="vision_config.image_size",
+        channels="prompt_encoder_config.hidden_size",
+        places="prompt_encoder_config.image_embedding_size",
+    ),
 )
 
 # The image embeddings have three resolutions, the highest first.
 LEVELS = (0, 1, 2)
-BACKBONE_SIZE = "vision_config.backbone_config.image_size"
 sam2: ExportSpec = compose(
+    image_reads("vision_config.backbone_config."),
     reads(
-        num_channels="vision_config.backbone_config.num_channels",
-        image_height=f"{BACKBONE_SIZE}[0] or {BACKBONE_SIZE}",
-        image_width=f"{BACKBONE_SIZE}[1] or {BACKBONE_SIZE}",
         image_size="prompt_encoder_config.image_size",
         channels_0="mask_decoder_config.hidden_size // 8",
         channels_1="mask_decoder_config.hidden_size // 4",
@@ -178,14 +174,8 @@ sam2: ExportSpec = compose(
     model_part(MASK_DECODER, gives("object_score_logits", "batch_size point_batch_size _")),
 )
 
-# Models that detect lines of text. Models that recognize their text are in vision.py.
-text_detection: ExportSpec = compose(
-    images_without_cases,
-    image_cases((96, 64), (64, 128)),
-    without(
-        tasked("object-detection", gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
-    ),
-)
+images_of_whole_cells: ExportSpec = compose(images_without_cases, image_cases((96, 64), (64, 128)))
+"""Models for images whose sides are multiples of 32."""
 
 ROWS: Mapping[str, ExportSpec] = rows(
     {
@@ -241,8 +231,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             tasked("image-segmentation", universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _")),
         ),
         "glpn": compose(
-            images_without_cases,
-            image_cases((96, 64), (64, 128)),
+            images_of_whole_cells,
             tasked("feature-extraction", gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
             tasked("depth-estimation", gives("predicted_depth", "batch_size height width")),
         ),
@@ -261,7 +250,14 @@ ROWS: Mapping[str, ExportSpec] = rows(
             generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
             tasked("image-segmentation", universal_segmentation),
         ),
-        "pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det": text_detection,
+        # Models that detect lines of text. Models that recognize their text are in vision.py.
+        "pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det": without(
+            compose(
+                images_of_whole_cells,
+                tasked("object-detection", gives("last_hidden_state", "batch_size 1 height width")),
+            ),
+            *("logits", "pred_boxes"),
+        ),
         "prompt_depth_anything": compose(
             depth_anything,
             takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
@@ -281,8 +277,8 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "sam": compose(
             sam_reads,
             promptable_segmentation(
-                takes("image_positional_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
-                takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
+                takes("image_positional_embeddings", EMBEDDING_AXES, "normal", kind="float"),
+                takes("image_embeddings", EMBEDDING_AXES, "normal", kind="float"),
                 encoder="sam.vision_encoder",
                 decoder="sam.prompt_encoder_mask_decoder",
             ),
@@ -322,10 +318,9 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "seggpt": compose(
             reads(half="image_size[0] // 2", image_width="image_size[1]"),
             *(
-                takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
+                takes(name, "batch_size num_channels= half= image_width=", "normal", kind="float")
                 for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
             ),
-            generates("pixels", "normal"),
             sized(batch_size=2),
             tasked("image-segmentation", loads("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
         ),
@@ -358,8 +353,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             tasked("normal-estimation", gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
         ),
         "uvdoc": compose(
-            images_without_cases,
-            image_cases((96, 64), (64, 128)),
+            images_of_whole_cells,
             tasked("feature-extraction", gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
         ),
         "vitmatte": compose(
@@ -374,11 +368,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         ),
         "vitpose": compose(
             pixel_inputs,
-            reads(
-                num_channels="backbone_config.num_channels",
-                image_height="backbone_config.image_size[0]",
-                image_width="backbone_config.image_size[1]",
-            ),
+            image_reads("backbone_config."),
             tasked("keypoint-detection", loads("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _")),
         ),
         "yolos": yolos,

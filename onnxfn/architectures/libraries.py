@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.multimodal import (
-    image_inputs,
-    image_reads,
     layer_states,
     text_batch_cases,
     text_batch_inputs,
     text_model_inputs,
     text_with_end,
 )
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
+from onnxfn.architectures.families.vision import image_inputs, image_reads
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, fixes, gives, loads, runs, serves, takes
@@ -27,7 +26,6 @@ clip_sentence_encoder: ExportSpec = compose(
     text_dummies,
     text_batch_cases,
     text_with_end,
-    generates("pixels", "normal"),
     reads(vocab_size="text_config.vocab_size"),
     image_reads(),
     image_inputs(),
@@ -52,8 +50,6 @@ LATENT_AXES = "batch_size num_channels= height width"
 DENOISED_AXES = "batch_size _ height width"
 
 denoiser: ExportSpec = compose(
-    generates("latents", "normal"),
-    generates("hidden_states", "normal"),
     generates("timesteps", "uniform", low=1.0, high=999.0),
     reads(num_channels="in_channels", side="sample_size or 64"),
     sized_in(
@@ -63,27 +59,31 @@ denoiser: ExportSpec = compose(
         height=(from_config("side[0] or side"), 8, 24),
         width=(from_config("side[1] or side"), 24, 16),
     ),
-    takes("encoder_hidden_states", "batch_size sequence_length hidden_size=", "hidden_states", kind="float"),
+    takes("encoder_hidden_states", "batch_size sequence_length hidden_size=", "normal", kind="float"),
     always(return_dict=True),
 )
 """Models that remove noise from latents, conditioned on a text: UNet, SD3, Flux, Sana.
 
-Inputs: `encoder_hidden_states`, `[batch_size, sequence_length, hidden_size]`, where `hidden_size` is that of the text
-encoder. A row adds the latents and the timestep.
-Tasks: none. A row adds them.
+The input `encoder_hidden_states` has the `hidden_size` of the text encoder. A row adds the latents and the timestep.
 """
 
+OPTIMUM_TASK = "semantic-segmentation"
+"""Optimum's name for what models of diffusers do."""
 
-def float_input(
-    name: str, axes: str, generator: str = "hidden_states", *, inside: str = "", **options: Source
-) -> ExportSpec:
+
+def denoises(name: str, axes: str = DENOISED_AXES) -> ExportSpec:
+    """A spec of the output of a model that removes noise."""
+    return serves(OPTIMUM_TASK, gives(name, axes, path=("sample",), kind="float"))
+
+
+def float_input(name: str, axes: str, generator: str = "normal", *, inside: str = "", **options: Source) -> ExportSpec:
     """A spec of a float input. `inside`: the argument of `forward` that is a dict with it, if any."""
     return takes(name, axes, generator, kind="float", path=(inside, name) if inside else (), **options)
 
 
 HAS_POOLED_TEXT = "addition_embed_type == 'text_time'"
 unet: ExportSpec = compose(
-    float_input("sample", LATENT_AXES, "latents"),
+    float_input("sample", LATENT_AXES),
     float_input("timestep", "", "timesteps"),
     denoiser,
     reads(
@@ -100,7 +100,7 @@ unet: ExportSpec = compose(
     float_input("time_ids", "batch_size num_time_ids=", "timesteps", inside="added_cond_kwargs", when=HAS_POOLED_TEXT),
     case("several", sized(height=21, width=14)),
     float_input("timestep_cond", "batch_size time_cond_proj_dim=", when="time_cond_proj_dim"),
-    serves("semantic-segmentation", gives("out_sample", DENOISED_AXES, path=("sample",), kind="float")),
+    denoises("out_sample"),
 )
 
 pooled_projection_inputs: ExportSpec = compose(
@@ -111,46 +111,38 @@ pooled_projection_inputs: ExportSpec = compose(
 )
 
 # Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
-autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized_in("one several", batch_size=(2, 1, 3)))
+autoencoder: ExportSpec = sized_in("one several", batch_size=(2, 1, 3))
 
 
 def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...]) -> ExportSpec:
     """A spec of the encoder of an autoencoder, from images to latents: AutoencoderKL, AutoencoderDC.
 
-    Inputs: `sample`, `[batch_size, num_channels, height, width]`, where `side` is a prefix of the symbols. Tasks:
-    semantic-segmentation, which is Optimum's name for the models of diffusers. `path`: where the output is in the
-    result of `encode`.
+    `side`: a prefix of the symbols for height and width. `path`: where the output is in the result of `encode`.
     """
     height, width = f"{side}height", f"{side}width"
     latents = gives(output, f"batch_size _ {height}//scale {width}//scale", path=path, kind="float")
     return compose(
         autoencoder,
-        takes("sample", f"batch_size num_channels= {height} {width}", "pixels", kind="float", path=("x",)),
+        takes("sample", f"batch_size num_channels= {height} {width}", "normal", kind="float", path=("x",)),
         reads(num_channels="in_channels"),
         runs("self.encode"),
         sized_in("one several", **{height: (None, 64, 96), width: (None, 96, 32)}),
-        serves("semantic-segmentation", latents),
+        serves(OPTIMUM_TASK, latents),
         *specs,
     )
 
 
 def vae_decoder(*specs: ExportSpec) -> ExportSpec:
-    """A spec of the decoder of an autoencoder, from latents to images: AutoencoderKL, AutoencoderDC.
-
-    Inputs: `latent_sample`, `[batch_size, num_channels, latent_height, latent_width]`.
-    Tasks: semantic-segmentation, which is Optimum's name for the models of diffusers.
-    """
-    sides = "latent_height latent_width"
+    """A spec of the decoder of an autoencoder, from latents to images: AutoencoderKL, AutoencoderDC."""
+    latents = "batch_size num_channels= latent_height latent_width"
+    images = "batch_size _ latent_height*scale latent_width*scale"
     return compose(
         autoencoder,
-        takes("latent_sample", f"batch_size num_channels= {sides}", "pixels", kind="float", path=("z",)),
+        takes("latent_sample", latents, "normal", kind="float", path=("z",)),
         reads(num_channels="latent_channels"),
         sized_in("one several", latent_height=(64, 6, 5), latent_width=(64, 9, 4)),
         runs("self.decode"),
-        serves(
-            "semantic-segmentation",
-            gives("sample", "batch_size _ latent_height*scale latent_width*scale", kind="float"),
-        ),
+        serves(OPTIMUM_TASK, gives("sample", images, kind="float")),
         *specs,
     )
 
@@ -183,7 +175,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "diffusers.flux-transformer-2d": compose(
             # `txt_ids` and `img_ids` are the positions of tokens and of patches. `guidance` is the guidance scale.
-            float_input("hidden_states", "batch_size packed_height_width num_channels=", "latents"),
+            float_input("hidden_states", "batch_size packed_height_width num_channels="),
             denoiser,
             pooled_projection_inputs,
             generates("timesteps", "uniform", low=0.0, high=1.0),
@@ -192,10 +184,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             takes("img_ids", "packed_height_width 3", "position_ids"),
             float_input("guidance", "batch_size", "timesteps", when="guidance_embeds"),
             sized_in("one several", packed_height_width=(1024, 24, 60)),
-            serves(
-                "semantic-segmentation",
-                gives("out_hidden_states", "batch_size packed_height_width _", path=("sample",), kind="float"),
-            ),
+            denoises("out_hidden_states", "batch_size packed_height_width _"),
         ),
         "diffusers.gemma2-text-encoder": compose(
             text_model_inputs,
@@ -205,19 +194,19 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             serves("feature-extraction", loads("Gemma2Model"), LAST_HIDDEN_STATE),
         ),
         "diffusers.sana-transformer": compose(
-            float_input("hidden_states", LATENT_AXES, "latents"),
+            float_input("hidden_states", LATENT_AXES),
             denoiser,
             takes("encoder_attention_mask", "batch_size sequence_length", "padding_mask"),
             generates("padding_mask", "mask", padding="right"),
             float_input("timestep", "batch_size", "timesteps"),
             reads(hidden_size="caption_channels", side="64"),
-            serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
+            denoises("out_hidden_states"),
         ),
         "diffusers.sd3-transformer-2d": compose(
-            float_input("hidden_states", LATENT_AXES, "latents"),
+            float_input("hidden_states", LATENT_AXES),
             denoiser,
             pooled_projection_inputs,
-            serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
+            denoises("out_hidden_states"),
         ),
         "diffusers.t5-encoder": compose(
             text_model_inputs, serves("feature-extraction", loads("T5EncoderModel"), LAST_HIDDEN_STATE)
@@ -247,8 +236,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         # timm. Models with positions for one image size have `fixed_input_size` in their configuration.
         "timm.default-timm-config": compose(
-            takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float", path=("x",)),
-            generates("pixels", "normal"),
+            takes("pixel_values", "batch_size num_channels= height width", "normal", kind="float", path=("x",)),
             reads(num_channels="input_size[0]"),
             sized_in(
                 "one several",

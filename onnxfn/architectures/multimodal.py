@@ -15,8 +15,6 @@ from onnxfn.architectures.families.multimodal import (
     contrastive_tasks,
     embedding_output,
     feature_outputs,
-    image_inputs,
-    image_reads,
     layer_states,
     pooler_output,
     similarity_outputs,
@@ -33,10 +31,9 @@ from onnxfn.architectures.families.multimodal import (
     vision_model,
     vision_tower,
 )
-from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.architectures.families.text import box_inputs, text_cases, text_dummies, text_inputs
-from onnxfn.architectures.families.vision import image_features, video_inputs
+from onnxfn.architectures.families.rows import rows, sized_in
+from onnxfn.architectures.families.text import box_inputs, text_dummies, text_inputs, texts
+from onnxfn.architectures.families.vision import image_features, image_inputs, image_reads, video_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes
@@ -72,7 +69,7 @@ def siglip_towers(images: Callable[[str], ExportSpec], *dummies: ExportSpec) -> 
 def patch_inputs(batch: str) -> ExportSpec:
     """A spec of the inputs of SigLIP 2: the patches of images, their mask, and the shape of each grid."""
     return compose(
-        takes("pixel_values", f"{batch} max_num_patches patch_values=", "pixels", kind="float"),
+        takes("pixel_values", f"{batch} max_num_patches patch_values=", "normal", kind="float"),
         takes("pixel_attention_mask", f"{batch} max_num_patches", "patch_mask"),
         takes("spatial_shapes", f"{batch} 2", "shapes"),
         generates("shapes", "grids", mask=NestedDummy("patch_mask", f"{batch} max_num_patches")),
@@ -83,7 +80,6 @@ def patch_dummies(at: str = "vision_config.") -> ExportSpec:
     """A spec of the dummy inputs of `patch_inputs`, for a configuration, or the section with this prefix."""
     return compose(
         reads(patch_values=f"{at}num_channels * {at}patch_size ** 2"),
-        generates("pixels", "normal"),
         generates("patch_mask", "mask", padding="right"),
         sized(max_num_patches=16),
     )
@@ -101,11 +97,8 @@ groupvit: ExportSpec = only_tasks(compose(text_and_vision, text_with_end), "feat
 # A page: its tokens, the box of each token, and the image. The outputs have a row per token, and then a row per patch.
 TOKENS_AND_PATCHES = f"{TOKENS}+num_patches"
 layoutlmv3: ExportSpec = compose(
-    text_dummies,
-    text_cases,
+    texts,
     reads(image_height="input_size", image_width="input_size", num_patches="(input_size // patch_size) ** 2 + 1"),
-    generates("pixels", "normal"),
-    always(return_dict=True),
     text_inputs,
     box_inputs,
     image_inputs(),
@@ -121,16 +114,13 @@ layoutlmv3: ExportSpec = compose(
 # Features of image regions, from another model, follow the tokens.
 REGION_AXES = "batch_size visual_seq_length"
 text_with_regions: ExportSpec = compose(
-    text_dummies,
-    text_cases,
-    generates("regions", "normal"),
+    texts,
     sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9)),
-    always(return_dict=True),
     text_inputs,
 )
 visual_bert: ExportSpec = compose(
     text_with_regions,
-    takes("visual_embeds", f"{REGION_AXES} visual_embedding_dim=", "regions", kind="float"),
+    takes("visual_embeds", f"{REGION_AXES} visual_embedding_dim=", "normal", kind="float"),
     takes("visual_attention_mask", REGION_AXES, "padding_mask"),
     takes("visual_token_type_ids", REGION_AXES, "segment_ids"),
     tasked("feature-extraction", gives("last_hidden_state", f"{TOKENS}+visual_seq_length _")),
@@ -146,7 +136,7 @@ visual_bert: ExportSpec = compose(
 AUDIO_BATCH = "audio_batch_size"
 MAX_FRAMES = "audio_config.spec_size * (audio_config.spec_size // num_mel_bins)"
 audio_inputs: ExportSpec = compose(
-    takes("input_features", f"{AUDIO_BATCH} num_sounds= num_frames num_mel_bins=", "mel", kind="float"),
+    takes("input_features", f"{AUDIO_BATCH} num_sounds= num_frames num_mel_bins=", "normal", kind="float"),
     takes("is_longer", f"{AUDIO_BATCH} 1", "is_longer", kind="bool", when="audio_config.enable_fusion"),
 )
 clap: ExportSpec = compose(
@@ -157,7 +147,6 @@ clap: ExportSpec = compose(
         num_mel_bins="audio_config.num_mel_bins",
         num_sounds="4 if audio_config.enable_fusion else 1",
     ),
-    generates("mel", "normal"),
     generates("is_longer", "integers", high=2),
     sized_in(
         "one right-padded left-padded",
@@ -177,24 +166,23 @@ def longer_texts(by: str) -> ExportSpec:
     return sized_in("one right-padded left-padded", sequence_length=lengths)
 
 
+vector_per_token: ExportSpec = compose(runs("prefixes.prefix_attention_model"), gives("embeddings", f"{TOKENS} _"))
+
 # Pages and questions become one vector per token. The first tokens of a page stand for the patches of its image.
 colpali: ExportSpec = compose(
-    text_dummies,
-    text_cases,
+    texts,
     image_reads("vlm_config.vision_config."),
     reads(
         vocab_size="vlm_config.text_config.vocab_size",
         num_image_tokens="(image_height // vlm_config.vision_config.patch_size) ** 2",
     ),
-    generates("pixels", "normal"),
     always(return_dict=True),
-    model_part(TEXT_MODEL, text_inputs, runs("prefixes.prefix_attention_model"), gives("embeddings", f"{TOKENS} _")),
+    model_part(TEXT_MODEL, text_inputs, vector_per_token),
     model_part(
         VISION_MODEL,
         text_inputs,
         image_inputs(),
-        runs("prefixes.prefix_attention_model"),
-        gives("embeddings", f"{TOKENS} _"),
+        vector_per_token,
         generates(
             "token_ids",
             "ids_with_image",
@@ -225,7 +213,7 @@ blip: ExportSpec = compose(
 
 # Videos in place of images.
 FRAME_AXES = "batch_size num_frames= num_channels= image_height= image_width="
-videos: ExportSpec = takes("pixel_values_videos", FRAME_AXES, "pixels", kind="float")
+videos: ExportSpec = takes("pixel_values_videos", FRAME_AXES, "normal", kind="float")
 
 # One text for each image, in one encoder.
 flava: ExportSpec = compose(
@@ -343,7 +331,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "lxmert": compose(
             text_with_regions,
             generates("box_coordinates", "uniform", low=0.0, high=1.0),
-            takes("visual_feats", f"{REGION_AXES} visual_feat_dim=", "regions", kind="float"),
+            takes("visual_feats", f"{REGION_AXES} visual_feat_dim=", "normal", kind="float"),
             takes("visual_pos", f"{REGION_AXES} visual_pos_dim=", "box_coordinates", kind="float"),
             takes("visual_attention_mask", REGION_AXES, "padding_mask"),
             takes("token_type_ids", TOKENS, "segment_ids"),
@@ -410,7 +398,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             text_with_end,
             reads(num_frames="vision_config.num_frames"),
             feature_outputs(
-                takes("pixel_values", FRAME_AXES, "pixels", kind="float"),
+                takes("pixel_values", FRAME_AXES, "normal", kind="float"),
                 text_batch_inputs,
                 gives("logits_per_video", "batch_size text_batch_size"),
                 gives("logits_per_text", "text_batch_size batch_size"),

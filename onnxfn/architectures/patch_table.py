@@ -58,7 +58,6 @@ computes with sizes in Python, or in tensors
     attention.position_embeds FunnelAttentionStructure.get_position_embeds
     image_padding.windowed_block timm.models.hieradet_sam2:MultiScaleBlock.forward
     image_sizes.symbolic_int torch_int
-    text.global_aggregates longt5:_create_global_aggregates
     sound.feature_lengths MoonshinePreTrainedModel._get_feat_extract_output_lengths
     sound.conv1d_output MimiConv1d.forward PocketTTSAudioTokenizerConv1d.forward WavTokenizerConv1d.forward
         EncodecConv1d.forward

@@ -11,11 +11,12 @@ from types import MappingProxyType
 from onnxfn.architectures import speech
 from onnxfn.architectures.families.audio import FRAMES, wav2vec2_frames
 from onnxfn.architectures.families.heads import text_classification
-from onnxfn.architectures.families.multimodal import image_inputs, image_reads
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import (
+    STATES,
     audio_mask,
     decoder_ids,
+    decoder_reads,
     encoder_decoder_cache,
     encoder_mask,
     encoder_states,
@@ -24,13 +25,14 @@ from onnxfn.architectures.families.seq2seq import (
     mask_lengths,
     next_ids,
     seq2seq,
+    source_states,
     standalone_decoder,
     t5_reads,
     text_seq2seq,
     waveform_inputs,
 )
 from onnxfn.architectures.families.text import global_mask_dummies, text_inputs
-from onnxfn.architectures.families.vision import pixel_inputs
+from onnxfn.architectures.families.vision import image_inputs, image_reads, pixel_inputs
 from onnxfn.specs.algebra.compose import EMPTY, compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import SOURCE, TARGET, builds, gives, links, runs, takes
@@ -72,14 +74,22 @@ def composite_cache(after: str) -> ExportSpec:
     )
 
 
-def composite_monolith(inputs: ExportSpec) -> ExportSpec:
-    """A spec of the model in one file, with these inputs of the encoder."""
-    return behaves("monolith", inputs, decoder_ids, composite_cache("decoder_input_ids"))
+def composite(inputs: ExportSpec, states: str, task: str, facts: ExportSpec, *decoder: ExportSpec) -> ExportSpec:
+    """A spec of an encoder with these inputs and axes of `states`, and a decoder, which attends to them.
 
+    `facts` are those of the encoder's configuration; `decoder`, further inputs of the decoder.
+    """
+    new_ids = takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",))
+    return compose(
+        seq2seq,
+        composite_reads,
+        facts,
+        behaves("monolith", inputs, decoder_ids, composite_cache("decoder_input_ids")),
+        encodes(inputs, states),
+        behaves("decoder", encoder_states, *decoder, new_ids, composite_cache("input_ids")),
+        generation_tasks(task),
+    )
 
-composite_next_ids: ExportSpec = compose(
-    takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",)), composite_cache("input_ids")
-)
 
 composite_text_inputs: ExportSpec = compose(
     takes("input_ids", SOURCE, "encoder_ids"),
@@ -88,19 +98,17 @@ composite_text_inputs: ExportSpec = compose(
 )
 
 # The encoder reads waveforms, as wav2vec2 does.
-speech_encoder_decoder: ExportSpec = compose(
-    seq2seq,
-    composite_reads,
-    wav2vec2_frames("encoder.", "encoder_sequence_length"),
-    reads(hidden_size="encoder.output_hidden_size if encoder.add_adapter else encoder.hidden_size"),
-    generates("waveform", "normal"),
-    composite_monolith(waveform_inputs),
-    encodes(waveform_inputs, FRAMES),
-    # These mask lengths give the number of states in the cases: the model indexes the last state of the mask.
-    behaves(
-        "decoder", encoder_states, audio_mask, composite_next_ids, mask_lengths(5300, 2400, 3610, 7950, 2960, 6805)
+speech_encoder_decoder: ExportSpec = composite(
+    waveform_inputs,
+    FRAMES,
+    "automatic-speech-recognition",
+    compose(
+        wav2vec2_frames("encoder.", "encoder_sequence_length"),
+        reads(hidden_size="encoder.output_hidden_size if encoder.add_adapter else encoder.hidden_size"),
     ),
-    generation_tasks("automatic-speech-recognition"),
+    audio_mask,
+    # These mask lengths give the number of states in the cases: the model indexes the last state of the mask.
+    mask_lengths(5300, 2400, 3610, 7950, 2960, 6805),
 )
 
 # The first two numbers of a patch are its row and its column. The processor chooses the number of patches of an image.
@@ -121,13 +129,12 @@ def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_h
         seq2seq,
         image_reads(),
         *facts,
-        generates("pixels", "normal"),
         behaves("encoder", image_inputs(), runs(encoder), gives("last_hidden_state", "batch_size _ _", path=(rows,))),
         behaves(
             "decoder",
             runs(decoder),
             gives("logits", f"{TARGET} _"),
-            takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+            source_states(),
             links("encoder_hidden_states", part="encoder_model", output="last_hidden_state"),
             takes("input_ids", TARGET, "token_ids"),
             takes("attention_mask", TARGET, "padding_mask"),
@@ -141,12 +148,11 @@ def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_h
 blip_captions: ExportSpec = captions(
     "self.vision_model",
     "self.text_decoder",
-    reads(
-        vocab_size="text_config.vocab_size",
-        hidden_size="vision_config.hidden_size",
-        decoder_num_layers="text_config.num_hidden_layers",
-        decoder_num_attention_heads="text_config.num_attention_heads",
-        decoder_head_dim="text_config.hidden_size // decoder_num_attention_heads",
+    reads(vocab_size="text_config.vocab_size", hidden_size="vision_config.hidden_size"),
+    decoder_reads(
+        "text_config.num_hidden_layers",
+        "text_config.num_attention_heads",
+        "text_config.hidden_size // decoder_num_attention_heads",
     ),
 )
 
@@ -154,12 +160,11 @@ blip_captions: ExportSpec = captions(
 formulas: ExportSpec = captions(
     "self.model.encoder",
     "decoders.decoder_of_formulas",
-    reads(
-        vocab_size="text_config.vocab_size",
-        hidden_size="text_config.d_model",
-        decoder_num_layers="text_config.decoder_layers",
-        decoder_num_attention_heads="text_config.decoder_attention_heads",
-        decoder_head_dim="text_config.d_model // decoder_num_attention_heads",
+    reads(vocab_size="text_config.vocab_size", hidden_size="text_config.d_model"),
+    decoder_reads(
+        "text_config.decoder_layers",
+        "text_config.decoder_attention_heads",
+        "text_config.d_model // decoder_num_attention_heads",
     ),
     rows="pooler_output",
 )
@@ -196,31 +201,15 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "switch_transformers": compose(t5, behaves("decoder", builds("encoder_outputs", "moe_encoder_output"))),
         "t5gemma": compose(
             text_seq2seq,
-            reads(
-                hidden_size="encoder.hidden_size",
-                decoder_num_layers="decoder.num_hidden_layers",
-                decoder_num_attention_heads="decoder.num_key_value_heads",
-                decoder_head_dim="decoder.head_dim",
-            ),
+            reads(hidden_size="encoder.hidden_size"),
+            decoder_reads("decoder.num_hidden_layers", "decoder.num_key_value_heads", "decoder.head_dim"),
         ),
-        "encoder-decoder": compose(
-            seq2seq,
-            composite_reads,
-            composite_monolith(composite_text_inputs),
-            encodes(composite_text_inputs),
-            behaves("decoder", encoder_states, encoder_mask, composite_next_ids),
-            generation_tasks("text2text-generation"),
-        ),
+        "encoder-decoder": composite(composite_text_inputs, STATES, "text2text-generation", EMPTY, encoder_mask),
         "pix2struct": compose(
             seq2seq,
-            reads(
-                vocab_size="text_config.vocab_size",
-                hidden_size="vision_config.hidden_size",
-                decoder_num_layers="text_config.num_layers",
-                decoder_num_attention_heads="text_config.num_heads",
-                decoder_head_dim="text_config.d_kv",
-                patch_size="vision_config.patch_embed_hidden_size + 2",
-            ),
+            reads(vocab_size="text_config.vocab_size", hidden_size="vision_config.hidden_size"),
+            decoder_reads("text_config.num_layers", "text_config.num_heads", "text_config.d_kv"),
+            reads(patch_size="vision_config.patch_embed_hidden_size + 2"),
             behaves(
                 "monolith",
                 patch_inputs,
@@ -248,25 +237,18 @@ ROWS: Mapping[str, ExportSpec] = rows(
             ),
             behaves(
                 "decoder",
-                takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+                source_states(),
                 takes("encoder_attention_mask", SOURCE, "padding_mask"),
                 takes("input_ids", TARGET, "token_ids"),
                 encoder_decoder_cache("input_ids"),
             ),
             generation_tasks("text-generation", gives("logits", f"{TARGET} _"), encoder=EMPTY),
         ),
-        "vision-encoder-decoder": compose(
-            seq2seq,
-            composite_reads,
-            reads(
-                num_channels="encoder.num_channels",
-                image_height="encoder.image_size[0] or encoder.image_size",
-                image_width="encoder.image_size[1] or encoder.image_size",
-            ),
-            composite_monolith(pixel_inputs),
-            encodes(pixel_inputs, "batch_size _ _"),
-            behaves("decoder", encoder_states, composite_next_ids),
-            generation_tasks("image-to-text"),
+        "vision-encoder-decoder": composite(
+            pixel_inputs,
+            "batch_size _ _",
+            "image-to-text",
+            image_reads("encoder."),
         ),
         **speech.ROWS,
     }

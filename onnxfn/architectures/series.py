@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, runs, serves, takes
@@ -13,8 +13,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.tasks.tasks import tasked
 
 time_series: ExportSpec = compose(
-    takes("past_values", "batch_size context_length= num_input_channels=", "values", kind="float"),
-    generates("values", "normal"),
+    takes("past_values", "batch_size context_length= num_input_channels=", "normal", kind="float"),
     sized(batch_size=2),
     always(return_dict=True),
     tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _ _")),
@@ -33,12 +32,11 @@ decision_outputs: ExportSpec = compose(
     gives("last_hidden_state", "batch_size sequence_length*3 _"),
 )
 decision_transformer: ExportSpec = compose(
-    takes("states", f"{TOKENS} state_dim=", "values", kind="float"),
-    takes("actions", f"{TOKENS} act_dim=", "values", kind="float"),
+    takes("states", f"{TOKENS} state_dim=", "normal", kind="float"),
+    takes("actions", f"{TOKENS} act_dim=", "normal", kind="float"),
     takes("timesteps", TOKENS, "steps"),
-    takes("returns_to_go", f"{TOKENS} 1", "values", kind="float"),
+    takes("returns_to_go", f"{TOKENS} 1", "normal", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask", kind="float"),
-    generates("values", "normal"),
     generates("steps", "integers", high=from_config("max_ep_len")),
     padded("left"),
     sized_in("one right-padded left-padded", batch_size=(2, 1, 3, 3), sequence_length=(16, 7, 11, 24)),
@@ -51,8 +49,7 @@ decision_transformer: ExportSpec = compose(
 
 # Series of any length: `past_values`, `[batch_size, sequence_length]`. The model uses the last steps only.
 series_of_any_length: ExportSpec = compose(
-    takes("past_values", TOKENS, "values", kind="float"),
-    generates("values", "normal"),
+    takes("past_values", TOKENS, "normal", kind="float"),
     sized_in("one several longer", batch_size=(2, 1, 3, 2), sequence_length=(64, 19, 96, 130)),
 )
 quantile_forecast: ExportSpec = tasked(
@@ -61,7 +58,7 @@ quantile_forecast: ExportSpec = tasked(
 
 # The model without a head takes whole patches, and which of their steps are padding.
 series_features: ExportSpec = compose(
-    takes("past_values", "batch_size context_length=", "values", kind="float"),
+    takes("past_values", "batch_size context_length=", "normal", kind="float"),
     takes("past_values_padding", "batch_size context_length=", "padding"),
     generates("padding", "integers", high=2),
     gives("last_hidden_state", "batch_size _ _"),
@@ -73,6 +70,7 @@ series_features: ExportSpec = compose(
 # and the parameters from which `generate` samples the next value.
 PAST_AXES = "batch_size past_length="
 FUTURE_AXES = "batch_size prediction_length="
+CATEGORIES, REALS = "static_categorical_features", "static_real_features"
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
@@ -83,25 +81,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             for model_type, name in (("patchtsmixer", "PatchTSMixer"), ("patchtst", "PatchTST"))
         },
         "time_series_transformer": compose(
-            takes("past_values", PAST_AXES, "values", kind="float"),
-            takes("past_time_features", f"{PAST_AXES} num_time_features=", "values", kind="float"),
+            takes("past_values", PAST_AXES, "normal", kind="float"),
+            takes("past_time_features", f"{PAST_AXES} num_time_features=", "normal", kind="float"),
             takes("past_observed_mask", PAST_AXES, "observed", kind="float"),
-            takes(
-                "static_categorical_features",
-                "batch_size num_static_categorical_features=",
-                "category",
-                when="num_static_categorical_features",
-            ),
-            takes(
-                "static_real_features",
-                "batch_size num_static_real_features=",
-                "values",
-                kind="float",
-                when="num_static_real_features",
-            ),
-            takes("future_values", FUTURE_AXES, "values", kind="float"),
-            takes("future_time_features", f"{FUTURE_AXES} num_time_features=", "values", kind="float"),
-            generates("values", "normal"),
+            takes(CATEGORIES, f"batch_size num_{CATEGORIES}=", "category", when=f"num_{CATEGORIES}"),
+            takes(REALS, f"batch_size num_{REALS}=", "normal", kind="float", when=f"num_{REALS}"),
+            takes("future_values", FUTURE_AXES, "normal", kind="float"),
+            takes("future_time_features", f"{FUTURE_AXES} num_time_features=", "normal", kind="float"),
             generates("observed", "mask", padding="left"),
             generates("category", "integers", high=from_config("cardinality[0]")),
             reads(past_length="context_length + max(lags_sequence)"),

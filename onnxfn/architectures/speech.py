@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.audio import FRAMES, parakeet_frames
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.seq2seq import (
     STATES,
     audio_decoder,
     audio_encoder,
     audio_mask,
-    decoder_ids,
+    decoder_reads,
+    encoder_and_monolith,
     encoder_decoder_cache,
     encoder_inputs,
     encoder_mask,
@@ -23,26 +25,25 @@ from onnxfn.architectures.families.seq2seq import (
     mel_inputs,
     next_ids,
     seq2seq,
+    source_states,
     speech_seq2seq,
     t5_reads,
     waveform_inputs,
 )
-from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import SOURCE, case, gives, loads, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
-from onnxfn.specs.edits.caches import cross_cache
 from onnxfn.specs.tasks.tasks import tasked
 
 # The encoder has the positions of a spectrogram of 30 seconds (modeling_whisper.WhisperEncoder.forward).
-whisper_inputs: ExportSpec = takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float")
+whisper_inputs: ExportSpec = takes("input_features", "batch_size num_mel_bins= num_frames=", "normal", kind="float")
 
 # The model accepts whole frames of a few milliseconds only; its processor pads the last one. Each of two convolutions
 # halves their number. The mask is required: without it the model ignores the windows of the encoder's attention.
 framed_waveform_inputs: ExportSpec = compose(
-    takes("input_values", "batch_size frame_length*num_frames", "waveform", kind="float"),
+    takes("input_values", "batch_size frame_length*num_frames", "normal", kind="float"),
     takes("attention_mask", "batch_size frame_length*num_frames", "padding_mask"),
     sized_in("one right-padded left-padded", num_frames=(50, 29, 44, 83)),
 )
@@ -53,14 +54,8 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
     return compose(
         speech_seq2seq,
         parakeet_frames("encoder_sequence_length"),
-        reads(
-            num_features="encoder_config.num_mel_bins",
-            hidden_size="encoder_config.hidden_size",
-            decoder_num_layers=f"{decoder}num_hidden_layers",
-            decoder_num_attention_heads=f"{decoder}num_key_value_heads",
-            decoder_head_dim=f"{decoder}head_dim",
-        ),
-        generates("mel", "normal"),
+        reads(num_features="encoder_config.num_mel_bins", hidden_size="encoder_config.hidden_size"),
+        decoder_reads(f"{decoder}num_hidden_layers", f"{decoder}num_key_value_heads", f"{decoder}head_dim"),
         audio_encoder(compose(mel_inputs, input_lengths(64, single=37, right_padded=51, left_padded=90)), FRAMES),
         audio_decoder("parakeet_encoder_output", 120, 53, 70, 150, 60, 140),
     )
@@ -71,13 +66,11 @@ seamless_inputs: ExportSpec = compose(mel_inputs, input_lengths(101, single=59, 
 
 # An encoder for speech, an encoder for text, and one decoder. The task chooses the encoder.
 speech_tasks: ExportSpec = compose(
-    audio_encoder(seamless_inputs, FRAMES, monolith_states=False),
+    encoder_and_monolith(seamless_inputs, FRAMES),
     behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(120, 53, 70, 150, 60, 140)),
 )
 text_tasks: ExportSpec = compose(
-    behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
-    encodes(encoder_inputs),
-    behaves("decoder", encoder_states, encoder_mask, next_ids),
+    encoder_and_monolith(encoder_inputs), behaves("decoder", encoder_states, encoder_mask, next_ids)
 )
 seamless: ExportSpec = compose(
     seq2seq,
@@ -88,7 +81,6 @@ seamless: ExportSpec = compose(
         frames=f"convolved(encoder_sequence_length, repeated(adapter_kernel, {NUM_ADAPTERS}), "
         f"repeated(adaptor_stride, {NUM_ADAPTERS}))",
     ),
-    generates("mel", "normal"),
     generation_tasks("automatic-speech-recognition", speech_tasks),
     generation_tasks("text2text-generation", text_tasks),
 )
@@ -96,18 +88,17 @@ seamless: ExportSpec = compose(
 # T5 whose encoder reads mel spectrograms with `hidden_size` features per frame. `generate` of transformers first adds
 # the composer to them: this step is a file of its own, `mel_conditioner`.
 pop2piano_inputs: ExportSpec = compose(
-    takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float"),
+    takes("input_features", f"{SOURCE} hidden_size=", "normal", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
 )
 pop2piano: ExportSpec = compose(
     seq2seq,
     t5_reads,
-    generates("mel", "normal"),
     generates("composers", "integers", high=from_config("composer_vocab_size")),
     encodes(
         compose(
             pop2piano_inputs,
-            takes("input_features", f"{SOURCE} hidden_size=", "mel", kind="float", path=("inputs_embeds",)),
+            takes("input_features", f"{SOURCE} hidden_size=", "normal", kind="float", path=("inputs_embeds",)),
         )
     ),
     behaves("decoder", encoder_states, encoder_mask, next_ids),
@@ -127,7 +118,6 @@ TEXT = "1 encoder_sequence_length"
 speecht5: ExportSpec = compose(
     seq2seq,
     reads(hidden_size="hidden_size"),
-    generates("frames", "normal"),
     sized(past_decoder_sequence_length=12, n_spectrums_x_reduction_factor=20),
     case("one", sized(past_decoder_sequence_length=2, n_spectrums_x_reduction_factor=2)),
     case("right-padded", sized(past_decoder_sequence_length=8, decoder_sequence_length=9)),
@@ -142,26 +132,19 @@ speecht5: ExportSpec = compose(
     ),
     behaves(
         "decoder",
-        takes("output_sequence", "1 decoder_sequence_length num_mel_bins=", "frames", kind="float"),
-        takes("speaker_embeddings", "1 speaker_embedding_dim=", "frames", kind="float"),
-        takes("encoder_hidden_states", f"{TEXT} hidden_size=", "hidden_states", kind="float"),
+        takes("output_sequence", "1 decoder_sequence_length num_mel_bins=", "normal", kind="float"),
+        takes("speaker_embeddings", "1 speaker_embedding_dim=", "normal", kind="float"),
+        source_states(TEXT),
         takes("encoder_attention_mask", TEXT, "padding_mask"),
         runs("speecht5.decoder"),
         gives("output_sequence_out", "1 decoder_sequence_length+1 _", kind="float"),
         gives("spectrum", "reduction_factor= num_mel_bins=", kind="float"),
         gives("prob", "reduction_factor=", kind="float"),
-        cross_cache(
-            heads="decoder_num_attention_heads",
-            key="decoder_head_dim",
-            value="decoder_head_dim",
-            after="encoder_attention_mask",
-            batch="1",
-            output_length="decoder_sequence_length",
-        ),
+        encoder_decoder_cache("encoder_attention_mask", batch="1", output_length="decoder_sequence_length"),
     ),
     behaves(
         "monolith",
-        takes("spectrogram", "n_spectrums_x_reduction_factor num_mel_bins=", "frames", kind="float"),
+        takes("spectrogram", "n_spectrums_x_reduction_factor num_mel_bins=", "normal", kind="float"),
         runs("speecht5.postnet_and_vocoder"),
         gives("waveform", "n_samples"),
     ),
@@ -183,9 +166,9 @@ musicgen: ExportSpec = compose(
         codebook_size="decoder.vocab_size",
         num_codebooks="decoder.num_codebooks",
         codebooks_per_channel="decoder.num_codebooks // decoder.audio_channels",
-        decoder_num_layers="decoder.num_hidden_layers",
-        decoder_num_attention_heads="decoder.num_attention_heads",
-        decoder_head_dim="decoder.hidden_size // decoder_num_attention_heads",
+    ),
+    decoder_reads(
+        "decoder.num_hidden_layers", "decoder.num_attention_heads", "decoder.hidden_size // decoder_num_attention_heads"
     ),
     generates("codes", "integers", high=from_config("codebook_size")),
     generates("padding_code", "constant", value=from_config("codebook_size")),
@@ -231,13 +214,10 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "cohere_asr": parakeet_seq2seq(""),
         "moonshine": compose(
             speech_seq2seq,
-            reads(
-                decoder_num_layers="decoder_num_hidden_layers",
-                decoder_num_attention_heads="decoder_num_key_value_heads",
-                decoder_head_dim="hidden_size // decoder_num_attention_heads",
-                hidden_size="hidden_size",
+            decoder_reads(
+                "decoder_num_hidden_layers", "decoder_num_key_value_heads", "hidden_size // decoder_num_attention_heads"
             ),
-            generates("waveform", "normal"),
+            reads(hidden_size="hidden_size"),
             audio_encoder(waveform_inputs, "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"),
             audio_decoder("moonshine_encoder_output", 16000, 3000, 4400, 9300, 3700, 8300),
         ),
@@ -251,8 +231,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 decoder_num_attention_heads="num_key_value_heads or num_attention_heads",
                 decoder_head_dim="head_dim or hidden_size // num_attention_heads",
             ),
-            generates("waveform", "normal"),
-            audio_encoder(framed_waveform_inputs, "batch_size (num_frames+3)//4 _", monolith_states=False),
+            encoder_and_monolith(framed_waveform_inputs, "batch_size (num_frames+3)//4 _"),
             audio_decoder("moonshine_streaming_encoder_output", 4200, 1700, 2300, 6100, 1900, 5000),
         ),
         "musicgen": musicgen,
@@ -263,7 +242,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "speech_to_text": compose(
             speech_seq2seq,
             reads(num_features="input_feat_per_channel * input_channels", shortening="2 ** num_conv_layers"),
-            generates("mel", "normal"),
             audio_encoder(mel_inputs, "batch_size (encoder_sequence_length+shortening-1)//shortening _"),
             behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(64, 28, 41, 95, 34, 82)),
         ),
@@ -271,7 +249,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "whisper": compose(
             speech_seq2seq,
             reads(num_frames="max_source_positions * 2"),
-            generates("mel", "normal"),
             audio_encoder(whisper_inputs, "batch_size _ _"),
             behaves("decoder", encoder_states, next_ids),
             tasked("audio-classification", whisper_inputs),

@@ -32,21 +32,15 @@ roberta_with_segments: ExportSpec = compose(
 )
 
 text_with_boxes: ExportSpec = compose(text_encoder, takes("input_ids", TOKENS, "token_ids"), box_inputs)
-bros: ExportSpec = only_tasks(
-    compose(
-        bert, takes("bbox", f"{TOKENS} 4", "corners", kind="float"), generates("corners", "uniform", low=0.0, high=1.0)
-    ),
-    "feature-extraction",
-    "token-classification",
+bros: ExportSpec = compose(
+    only_tasks(bert, "feature-extraction", "token-classification"),
+    takes("bbox", f"{TOKENS} 4", "corners", kind="float"),
+    generates("corners", "uniform", low=0.0, high=1.0),
 )
 
 # AutoModel loads the encoder of questions. The encoder of contexts is the same. Both return a pooled vector only.
-dpr: ExportSpec = without(
-    only_tasks(
-        compose(bert, tasked("feature-extraction", gives("pooler_output", "batch_size _"))), "feature-extraction"
-    ),
-    "last_hidden_state",
-)
+pooled: ExportSpec = tasked("feature-extraction", gives("pooler_output", "batch_size _"))
+dpr: ExportSpec = without(compose(only_tasks(bert, "feature-extraction"), pooled), "last_hidden_state")
 
 ROWS: Mapping[str, ExportSpec] = rows(
     {
@@ -57,14 +51,8 @@ ROWS: Mapping[str, ExportSpec] = rows(
             "camembert data2vec-text distilbert ibert luke mpnet roberta roberta-prelayernorm xlm-roberta "
             "xlm-roberta-xl"
         ): roberta,
-        "canine": only_tasks(
-            compose(
-                bert,
-                reads(vocab_size="1114112"),  # token ids are code points of Unicode
-            ),
-            *WITHOUT_FILL_MASK,
-            "multiple-choice",
-        ),
+        # Token ids are code points of Unicode.
+        "canine": only_tasks(compose(bert, reads(vocab_size="1114112")), *WITHOUT_FILL_MASK, "multiple-choice"),
         "deberta": only_tasks(deberta_v2, *BASIC_TASKS, "question-answering"),
         "deberta-v2": deberta_v2,
         "dpr": dpr,
@@ -91,15 +79,12 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "layoutlm": only_tasks(compose(text_with_boxes, bert_inputs), *BASIC_TASKS),
         "lilt": only_tasks(compose(text_with_boxes, text_inputs), *WITHOUT_FILL_MASK),
         "longformer": compose(bert, takes("global_attention_mask", TOKENS, "global_mask"), global_mask_dummies),
-        "markuplm": only_tasks(
-            compose(
-                bert,
-                takes("xpath_subs_seq", XPATH, "xpath_subs"),
-                takes("xpath_tags_seq", XPATH, "xpath_tags"),
-                generates("xpath_subs", "integers", high=from_config("max_xpath_subs_unit_embeddings")),
-                generates("xpath_tags", "integers", high=from_config("max_xpath_tag_unit_embeddings")),
-            ),
-            *WITHOUT_FILL_MASK,
+        "markuplm": compose(
+            only_tasks(bert, *WITHOUT_FILL_MASK),
+            takes("xpath_subs_seq", XPATH, "xpath_subs"),
+            takes("xpath_tags_seq", XPATH, "xpath_tags"),
+            generates("xpath_subs", "integers", high=from_config("max_xpath_subs_unit_embeddings")),
+            generates("xpath_tags", "integers", high=from_config("max_xpath_tag_unit_embeddings")),
         ),
         "nomic_bert": only_tasks(bert, *BASIC_TASKS),
         "roc_bert": compose(
@@ -112,16 +97,11 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "splinter": only_tasks(bert, "feature-extraction", "question-answering"),
         # `token_type_ids` has seven numbers per token, such as its row and column in a table. The smallest of the
         # embeddings has two entries, so that dummies are 0 or 1 (modeling_tapas.TapasEmbeddings).
-        "tapas": only_tasks(
-            compose(
-                bert,
-                takes("token_type_ids", f"{TOKENS} num_token_types=", "segment_ids"),
-                generates("segment_ids", "integers", high=2),
-                reads(num_token_types="len(type_vocab_sizes)"),  # noqa: S106
-            ),
-            "feature-extraction",
-            "fill-mask",
-            "text-classification",
+        "tapas": compose(
+            only_tasks(bert, "feature-extraction", "fill-mask", "text-classification"),
+            takes("token_type_ids", f"{TOKENS} num_token_types=", "segment_ids"),
+            generates("segment_ids", "integers", high=2),
+            reads(num_token_types="len(type_vocab_sizes)"),  # noqa: S106
         ),
         "ultrabert": only_tasks(roberta, *BASIC_TASKS, "question-answering"),
         # The graph has no memories of earlier texts (`mems`): to return them would limit the length.

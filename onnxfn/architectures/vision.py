@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import rows, sized_in
 from onnxfn.architectures.families.text import text_encoder, text_inputs
 from onnxfn.architectures.families.vision import (
     DYNAMIC_MAP,
@@ -82,9 +81,8 @@ ROWS: Mapping[str, ExportSpec] = rows(
             # the model without a preprocessor takes vectors
             tasked(
                 "feature-extraction",
-                takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
+                takes("inputs", f"{TOKENS} d_model=", "normal", kind="float"),
                 takes("attention_mask", TOKENS, "padding_mask"),
-                generates("vectors", "normal"),
                 gives("last_hidden_state", STATES),
             ),
         ),
@@ -115,7 +113,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         # A line of text has the height that the model was trained with, and any width.
         "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec": compose(
             dynamic_images,
-            takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
+            takes("pixel_values", "batch_size num_channels= 48 width", "normal", kind="float"),
             sized_in("one several", width=(160, 97, 75)),
             tasked("text-recognition"),
         ),
@@ -131,13 +129,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         # Positions come from rotations, so a video may have any number of frames from 2 on. ONNX Runtime refuses a lone
         # one, which modeling_vjepa2.VJEPA2Embeddings.forward repeats.
         "vjepa2": compose(
-            video_inputs("pixel_values_videos"),
-            takes(
-                "pixel_values_videos",
-                "batch_size num_frames num_channels= image_height= image_width=",
-                "pixels",
-                kind="float",
-            ),
+            video_inputs("pixel_values_videos", frames="num_frames"),
             sized(num_frames=4),
             image_features("batch_size num_patches _"),
             tasked("video-classification"),

@@ -24,7 +24,14 @@ from onnxfn.check.cases.references import (
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.variants.file_weights import quantized_file
 from onnxfn.check.variants.float_form import float_form, name_in_memory
-from onnxfn.check.variants.proof import NO_PROOF, Proof, failed_measurements, is_quantized, variant_measurements
+from onnxfn.check.variants.proof import (
+    NO_PROOF,
+    Proof,
+    failed_measurements,
+    is_proven_apart,
+    is_quantized,
+    variant_measurements,
+)
 from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
 from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
@@ -79,8 +86,10 @@ def check(
     checked = compared_file(model, part, file, exact, tick)
     in_torch = expected(checked.model, dtype=checked.dtype)
     judged, (of_weights, errors) = _judged_with_weights(checked, session_for, in_torch, model)
-    decoded = [] if is_quantized(part.spec) else decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
-    measurements, of_shapes = variant_measurements(part, session_for(file), proof, partial(expected, model), errors)
+    compares = checked.dtype is None
+    decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for) if compares else ()
+    of_cases = None if compares else partial(expected, model, dtype=checked.dtype)
+    measurements, of_shapes = variant_measurements(part, session_for(file), proof, of_cases, errors)
     return Report(
         (*judged.differences, *differences(part, decoded)),
         (*judged.cases, *(comparison.case for comparison in decoded)),
@@ -138,7 +147,7 @@ def compared_file(
 
     `model` has the float dtype of the part. `exact` computes its outputs in a wider dtype.
     """
-    if is_quantized(part.spec):
+    if is_proven_apart(part, file):
         return quantized_file(model, part, file, tick)
     return CheckedFile(model, part, file, exact or exact_outputs(model, part.spec.target.float_dtype), tick)
 
@@ -154,9 +163,10 @@ def adapter_report(
     dtype = part.spec.target.float_dtype
     model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
     session, names = open_check_session(file, tick), [output.name for output in part.spec.outputs]
-    plain = references(model, part, tick=tick)
+    is_apart = is_proven_apart(part, file)
+    plain = references(model, part, dtype="float32" if is_apart else None, tick=tick)
     expected = (evolve(each, case=f"{each.case}, with the adapter", inputs={**each.inputs, **arrays}) for each in plain)
-    if is_quantized(part.spec):
+    if is_apart:
         known = [*expected]
         measurements, findings = variant_measurements(part, session, proof, lambda: known)
         return Report((), [each.case for each in known], findings, measurements)
@@ -184,7 +194,7 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
             undecided.append(f"{checked.file.name}: {reference.case}, where rounding decides the outputs")
             continue
         cases.append(reference.case)
-        if is_quantized(part.spec):
+        if checked.dtype is not None:
             compared = tuple(evolve(each, reference=_with_weights(part, each.reference)) for each in compared)
         comparisons.extend(compared)
         if not findings and not all(comparison.passed for comparison in compared):

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
-from onnxfn.check.cases.references import (
-    CheckCase,
-    check_cases,
-    other_sizes,
-    possible_reference,
-    stated_limits,
-    trace_conditions,
-    with_outputs,
-)
+from onnxfn.check.cases import references
 from onnxfn.check.check import checked_session, compared_file
 from onnxfn.check.texts.decoded_texts import SessionOpener
 from onnxfn.check.verdict.case_comparisons import CheckedFile, case_comparisons
@@ -30,12 +23,7 @@ from onnxfn.specs.stored.reports import CheckFailed, no_tick
 
 @frozen
 class FoundLimits:
-    """Where a file is wrong.
-
-    Attributes:
-        limits: The conditions that leave out all sizes at which it is wrong; none if no conditions explain these.
-        wrong: The sizes at which it is wrong; none if it is right nowhere.
-    """
+    """The sizes at which a file is wrong, none if it is right nowhere; and the conditions that leave them out."""
 
     limits: tuple[Condition, ...] = ()
     wrong: tuple[Sizes, ...] = ()
@@ -58,27 +46,28 @@ def found_limits(
     session, compared = checked_session(checked, session_for, no_tick), list[Comparison]()
     right, wrong, limits = list[Sizes](), list[Sizes](), tuple[Condition, ...]()
     for _ in range(4):
-        stated, before = (*stated_limits(file), *limits), len(wrong)
-        for case in (*check_cases(part, limits=stated), *other_sizes(part, file, limits)):
+        stated, before = (*references.stated_limits(file), *limits), len(wrong)
+        for case in (*references.check_cases(part, limits=stated), *references.other_sizes(part, file, limits)):
             sizes = known_sizes(case.spec, {})
             agrees = None if sizes in (*right, *wrong) else _agrees(checked, case, session, compared)
             if agrees is not None:
                 (right if agrees else wrong).append(sizes)
         if not right or len(wrong) == before:
             break
-        explaining = harmful(trace_conditions(file), wrong, right) or simplest(guards(), wrong, right)
+        explaining = harmful(references.trace_conditions(file), wrong, right) or simplest(guards(), wrong, right)
         if not explaining:
             break
         limits = tuple(end for each in explaining for end in as_ranges(each))
     return FoundLimits(limits, tuple(wrong) if right else ())
 
 
-def _agrees(checked: CheckedFile, case: CheckCase, session: Any, compared: list[Comparison]) -> bool | None:
+def _agrees(checked: CheckedFile, case: references.CheckCase, session: Any, compared: list[Comparison]) -> bool | None:
     """Whether a file agrees with PyTorch in a case; None if PyTorch refuses it, memory is short or rounding decides."""
-    reference = possible_reference(checked.model, checked.part, case, checked.dtype)
+    reference = references.possible_reference(checked.model, checked.part, case, checked.dtype)
     checked.tick()
     try:
-        arrays = with_outputs(lambda: session, None, checked.file, checked.part, reference)[1] if reference else None
+        run = partial(references.with_outputs, lambda: session, None, checked.file, checked.part)
+        arrays = run(reference)[1] if reference else None
     except CheckFailed:
         return False
     if reference is None or arrays is None:

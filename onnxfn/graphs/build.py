@@ -13,9 +13,8 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import bind_weights, merge_slots
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
-from onnxfn.graphs.passes.branches import insert_branches
 from onnxfn.graphs.passes.canonical import order_by_structure
-from onnxfn.graphs.passes.merging import insert_filler
+from onnxfn.graphs.passes.merging import insert_branches, insert_filler
 from onnxfn.graphs.passes.naming import add_metadata
 from onnxfn.graphs.quantization.quantize import keep_stored_blocks, quantize_weights
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
@@ -70,7 +69,7 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
     """A graph with its weights: those that the rules of the part select are quantized when they are written."""
     graph, rules = built.model, part.spec.target.quantization
     if rules:
-        keys = {name: _memory(tensor) for name, tensor in tensors.items()}
+        keys = {name: (each.data_ptr() or id(each), tuple(each.shape)) for name, each in tensors.items()}
         sharing = groupby(keys.__getitem__, keys)  # tied weights share their memory
         names = {name: tuple(sharing[key]) for name, key in keys.items()}
         with pass_errors(part):
@@ -78,13 +77,6 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
         built = evolve(built, not_quantized=left)
     graph = bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)
     return evolve(built, model=graph)
-
-
-def _memory(tensor: Any) -> Any:
-    """A value that is equal for tensors on the same memory."""
-    if hasattr(tensor, "data_ptr"):
-        return tensor.data_ptr() or id(tensor), tuple(tensor.shape)
-    return tensor.__array_interface__["data"][0], tensor.shape
 
 
 def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, part: Part) -> BuiltGraph | None:
@@ -109,10 +101,7 @@ def captured_part(part: Part) -> Part:
 
 
 def captured_once() -> UnboundGraph:
-    """A function that traces a model once for all variants with the same `captured_part`; each gets its own copy.
-
-    It holds the graphs, so it is for one model and one export.
-    """
+    """A function that traces a model once, in one export, for all variants with the same `captured_part`."""
     graphs: dict[Any, BuiltGraph] = {}
 
     def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
@@ -141,21 +130,19 @@ def traced_fully(graph: BuiltGraph) -> bool:
 def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part and of its filler; its parameters are slots."""
     built = graph_with_slots(model, part, timed, options)
-    graph = built.model
     for filler in part.filler:
         filled_inputs = {feedback.output: feedback.input for feedback in part.spec.feedback}
         filler_graph = graph_with_slots(model, filler, timed, options).model
         with pass_errors(part):
-            graph = merge_slots(insert_filler(graph, filler_graph, filled_inputs))
+            built = evolve(built, model=merge_slots(insert_filler(built.model, filler_graph, filled_inputs)))
     for condition, other in options.other_sides:
         if other.name == part.name:
             other_built = graph_with_slots(model, other, timed, options)
             with pass_errors(part):
-                built = _with_other_side(evolve(built, model=graph), other_built, condition, part)
-                graph = built.model
+                built = _with_other_side(built, other_built, condition, part)
     with pass_errors(part):
-        if layers := part.spec.target.adapter_inputs:
-            graph = add_adapter_inputs(graph, layers)
+        layers = part.spec.target.adapter_inputs
+        graph = add_adapter_inputs(built.model, layers) if layers else built.model
         return evolve(built, model=order_by_structure(graph))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attrs import field, frozen
 
@@ -16,9 +16,6 @@ from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import InvalidSpec, is_possible_path
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
-
-FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
-"""Function from a model to its stacks of repeated layers."""
 
 
 def _as_path(path: str | PathLike[str] | None) -> Path | None:
@@ -67,6 +64,8 @@ class BuildOptions:
         joins_traces: Whether the model is traced at several fixed sizes, and the numbers that differ become formulas of
             sizes. False traces once, with symbols. An export of a derived spec does it if the file of a single trace
             has fixed sizes, or is wrong at some.
+        float16_overflow: What is done if values of a float16 graph overflow, or nearly. `mend` keeps them in float32;
+            `refuse` raises CheckFailed, with the values.
         other_sides: For parts whose graph is valid on one side of a condition, the part at sizes of the other side. The
             file has the graphs of both, and an If on the condition.
 
@@ -80,9 +79,12 @@ class BuildOptions:
 
     __repr__ = short_repr
 
-    find_repeats: FindRepeats = field(default=stacks_worth_a_proof, validator=_check_find_repeats)
+    find_repeats: Callable[[Any], tuple[LayerStack, ...]] = field(
+        default=stacks_worth_a_proof, validator=_check_find_repeats
+    )
     template_cache: Path | None = field(default=None, converter=_as_path)
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
     joins_traces: bool = False
+    float16_overflow: Literal["mend", "refuse"] = "mend"
     other_sides: tuple[tuple[Condition, Part], ...] = ()

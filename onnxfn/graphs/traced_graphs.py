@@ -15,8 +15,7 @@ from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.capture import capture, parameter_names
 from onnxfn.graphs.capture.trace_conditions import TORCH
 from onnxfn.graphs.fusions.fusing import fuse_operators
-from onnxfn.graphs.layers.layer_periods import layer_ports
-from onnxfn.graphs.layers.repeat_layers import repeat_layers
+from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.slots import pretranspose, to_slots
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
@@ -42,8 +41,7 @@ GRAPHS = str(Path(__file__).parent)
 def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part without its filler; its parameters are slots.
 
-    Repeated layers are traced once, if a comparison of two periods proves that they are equal. Else all layers are
-    traced, and `traced_layers` says why.
+    Repeated layers are traced once if two periods of them are proven equal; else `traced_layers` says why not.
     """
     stacks = options.find_repeats(model)
     cache_stack = _cache_stack(part, stacks)
@@ -115,10 +113,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
 
 
 def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:
-    """A graph whose other sizes nobody checks: what torch assumed of them limits it.
-
-    CaptureFailed for a graph whose sizes are not proven without a check.
-    """
+    """A graph whose other sizes nobody checks, limited by what torch assumed; CaptureFailed if it needs a check."""
     if built.needs_check:
         raise CaptureFailed(
             "the model needs numbers for its sizes; the formulas that several traces suggest have to be checked: "

@@ -1,7 +1,4 @@
-"""Functions that build the objects among `forward`'s arguments, such as caches, from tensors.
-
-Each takes the model and the tensors of the argument, nested by their paths. A class is called with them as its fields.
-"""
+"""Functions that build an argument of `forward`, such as a cache, from the model and the tensors, nested by paths."""
 
 from __future__ import annotations
 
@@ -52,14 +49,11 @@ def _with_object(model: Any, builder: ArgumentBuilder, tree: Any, path: list[str
 
 
 def dynamic_cache(model: Any, tensors: CacheTensors) -> Any:
-    """A `DynamicCache` with the layers of the configuration, which hold these tensors; layers without any are empty.
-
-    A model that runs some layers several times adds a layer of the cache for each further run. It is like the first
-    layer that has tensors of the same names.
-    """
+    """A `DynamicCache` with the layers of the configuration, which hold these tensors; layers without any are empty."""
     from transformers.cache_utils import DynamicCache
 
     cache = DynamicCache(config=model.config)
+    # each further run of a layer has a layer of the cache, like the first one that has tensors of the same names
     kinds = {frozenset(tensors.get(str(index), {})): layer for index, layer in reversed([*enumerate(cache.layers)])}
     more = range(len(cache.layers), 1 + max(map(int, tensors), default=-1)) if cache.layers else ()
     layers = (*cache.layers, *(_new_layer(kinds[frozenset(tensors[str(index)])]) for index in more))
@@ -101,10 +95,7 @@ def encoder_decoder_cache(model: Any, tensors: Mapping[str, CacheTensors]) -> An
 
 
 def last_positions(model: Any, number: Any) -> slice:
-    """The last positions of an axis, as many as a tensor without axes says: all if it is 0, or above their number.
-
-    InvalidSpec if `forward` does not name the argument: it would ignore it among others, and keep all positions.
-    """
+    """The last positions of an axis, as many as a number says; 0: all. InvalidSpec if `forward` lacks the argument."""
     if LOGITS_TO_KEEP not in inspect.signature(model.forward).parameters:
         name = f"forward of {type(model).__name__} has no argument {LOGITS_TO_KEEP}"
         raise InvalidSpec(f"{name}: it computes the logits of all tokens; leave out the input num_logits_to_keep")
@@ -114,17 +105,14 @@ def last_positions(model: Any, number: Any) -> slice:
 
 
 def moonshine_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
-    """The output of Moonshine's encoder: its states, and their mask from the mask of the waveforms, if there is one.
-
-    A state is padding when the first sample that it is computed from is padding (modeling_moonshine, transformers
-    5.23).
-    """
+    """The output of Moonshine's encoder: its states, and their mask from the mask of the waveforms, if there is one."""
     import torch
     from transformers.models.moonshine.modeling_moonshine import MoonshineEncoderModelOutput
 
     states, mask = tensors["last_hidden_state"], tensors.get("attention_mask")
     if mask is not None:
         encoder = model.get_encoder()
+        # a state is padding when the first sample that it is computed from is padding
         stride = encoder.conv1.stride[0] * encoder.conv2.stride[0] * encoder.conv3.stride[0]
         mask = mask.index_select(1, torch.arange(states.shape[1], device=states.device) * stride)
     return MoonshineEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
@@ -133,8 +121,7 @@ def moonshine_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
 def moonshine_streaming_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
     """The output of Moonshine's streaming encoder: its states, and their mask from the mask of the waveforms.
 
-    State i is computed from frame 4 * i and the 12 frames before it (modeling_moonshine_streaming, transformers 5.23).
-    The states are copied, since the decoder adds position embeddings to them in place.
+    State i is computed from frame 4 * i and the 12 before it. The decoder adds positions to the states in place.
     """
     import torch
     from transformers.models.moonshine_streaming import modeling_moonshine_streaming as modeling
@@ -187,10 +174,7 @@ def _filled_layer(layer: Any, tensors: Mapping[str, Any]) -> Any:
 
 
 def _joined_parts(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors of a layer, where parts with names, such as `conv_states.query`, are joined along their channels.
-
-    Together they are the first state, `conv_states.0`.
-    """
+    """The tensors of a layer, where parts such as `conv_states.query` are joined along channels as `conv_states.0`."""
     import torch
 
     parts: dict[str, list[Any]] = {}

@@ -22,10 +22,7 @@ KINDS = "Linear, Conv1D, Embedding, Conv1d, Conv2d and Conv3d without groups"
 
 
 def adapted_copy(model: Any, folder: str | Path | None) -> Any:
-    """A copy of a model on its tensors, or on plain ones if they are not; with an adapter, its weights are merged.
-
-    InvalidSpec if the adapter does not fit the model, or if the model cannot be copied.
-    """
+    """A copy of a model on its tensors, or on plain ones if they are not; with an adapter, its weights are merged."""
     copied = model_copy(with_plain_tensors(model))
     if folder is None:
         return copied
@@ -126,10 +123,8 @@ Call = Callable[[Dtypes, Callable[..., Any], tuple[Any, ...], dict[str, Any]], A
 def cast_on_use(model: Any, dtype: Any) -> AbstractContextManager[None]:
     """A context in which every torch function reads the float weights of a model in a torch dtype.
 
-    A weight is converted when a function reads it, and the converted weight is released when the function ends. So a
-    model of bfloat16 weights computes in float32 in the memory of one weight. The weights themselves do not change.
-    Weights that the model keeps in float32 stay float32: see `dtypes_in`. The values of `with_rows` are read in the
-    same way. Nothing is done without such weights if `dtype` is None, or if all parameters have it.
+    Each is converted while a function reads it: a model of bfloat16 computes in float32 in the memory of one weight.
+    What the model keeps in float32 stays so: see `dtypes_in`. Values of `with_rows` are read in the same way.
     """
     keeps = dtype is None or has_dtype(model, str(dtype).removeprefix("torch."))
     tensors = {id(each): each for each in float_tensors(model)}

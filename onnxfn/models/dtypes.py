@@ -28,21 +28,14 @@ def torch_dtype(name: str | None) -> Any:
 
 
 def in_dtype(model: Any, dtype: str | None) -> Any:
-    """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
-
-    Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no floating-point
-    weight with the model, and each is copied once. Those of `with_rows` are read.
-    """
+    """The model with its float weights in a dtype, except those of `dtypes_in`: itself, or a copy that shares none."""
     if dtype is None or (has_dtype(model, dtype) and not reads_weights(model)):
         return model
     return _copied_in(model, dtype, _converted)
 
 
 def in_dtype_if_small(model: Any, dtype: str | None, most: int = SMALL_COPY) -> Any:
-    """A copy of a model in a dtype if the copy has at most `most` bytes; else the model itself.
-
-    PyTorch computes in the dtype with either: `cast_on_use` converts weights that have another. A copy is faster.
-    """
+    """A copy of a model in a dtype if it has at most `most` bytes; else the model: `cast_on_use` casts its weights."""
     if dtype is None:
         return model
     size = sum(tensor.numel() for tensor in float_tensors(model)) * torch_dtype(dtype).itemsize
@@ -50,10 +43,7 @@ def in_dtype_if_small(model: Any, dtype: str | None, most: int = SMALL_COPY) -> 
 
 
 def without_values(model: Any, dtype: str | None) -> Any:
-    """A copy of a model to trace, in a dtype: its buffers are converted, its parameters have no values.
-
-    The parameters are memory that nothing reads or writes, so they take none. The model itself if it has the dtype.
-    """
+    """A copy of a model to trace, in a dtype, whose parameters take no memory; the model itself if it has the dtype."""
     import torch
 
     def without(tensor: Any, dtype: Any) -> Any:
@@ -73,8 +63,7 @@ def _copied_in(model: Any, dtype: str, convert: Callable[[Any, Any], Any]) -> An
 def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
     """From the identity of each float tensor of a model to its torch dtype in that model in another torch dtype.
 
-    In 16 bits some tensors stay float32, and the model casts where they are used: float32 parameters of a model of 16
-    bits, such as the weights of a router, and the tensors that transformers loads in float32.
+    Float32 parameters of a model of 16 bits, as of a router, stay so, and those that transformers loads in float32.
     """
     import torch
 
@@ -120,9 +109,8 @@ def float_dtypes(model: Any) -> set[str]:
 def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
     """The spec for the float dtype of a model that is not float32, if the spec has no float dtype yet.
 
-    float64 counts only if all parameters have it: a model may keep a scale of its loss in float64. So does float32 in
-    a model of 16 bits: it may keep its routers in float32. InvalidSpec if the parameters have several other float
-    dtypes: then the spec must choose.
+    float64 counts only if all parameters have it, and so does float32 in a model of 16 bits: scales and routers may
+    have it. InvalidSpec if the parameters have several other float dtypes: then the spec must choose.
     """
     every = float_dtypes(model)
     dtypes = every - {"float64", *(["float32"] if _is_half(float_dtype(model)) else [])} or every

@@ -35,11 +35,8 @@ COMMON_ARGUMENTS = (
 def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Array, ...]:
     """The outputs of a part as PyTorch computes them, without patches: one array per planned output.
 
-    The model computes in the torch dtype `dtype`, also if its weights have another one. None is the float dtype of the
-    part, or that of the model. Floating-point outputs are float64 if they or `dtype` are float64, float16 if they are
-    in a model of another dtype, else float32: numpy has no bfloat16.
-
-    CaptureFailed if the model does not run on these inputs.
+    `dtype`: the torch dtype to compute in, else that of the part or the model. Float outputs are float64 if they or
+    `dtype` are, float16 if they are in a model of another dtype, else float32. CaptureFailed if the model does not run.
     """
     import torch
 
@@ -173,11 +170,7 @@ def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
 
 
 def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Any, ...]:
-    """The arrays of inputs as tensors on the model's device.
-
-    Floating-point numbers have the torch dtype `dtype`; None is the dtype of the input, or of the model if the input
-    has none.
-    """
+    """The arrays of inputs as tensors on the model's device; floats in `dtype`, or that of the input or the model."""
     import torch
 
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
@@ -192,10 +185,7 @@ def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtyp
 
 
 def _check_constants(submodule: Any, spec: PlannedSpec) -> None:
-    """Raises CaptureFailed for a constant that `forward` does not read: it would have no effect.
-
-    A wrapper or a part of the model may omit a constant of the whole model. Plain `**kwargs` may take any name.
-    """
+    """Raises CaptureFailed for a constant that `forward` does not read, unless it is a part or may take any name."""
     parameters = inspect.signature(submodule.forward).parameters
     others = [each.annotation for each in parameters.values() if each.kind is each.VAR_KEYWORD]
     if spec.call.submodule or any("Kwargs" not in str(annotation) for annotation in others):
@@ -224,11 +214,7 @@ def _unknown_argument(submodule: Any, name: str) -> UnknownName:
 
 
 def _placed(submodule: Any, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of `forward` that no keyword can name, in order, and the others by their names.
-
-    Where `*args` gets values, no keyword can name the arguments before it either. CaptureFailed for an argument that
-    `forward` does not have; `**kwargs` takes any name.
-    """
+    """The arguments before a filled `*args`, which no keyword can name, and the others of `forward` by name."""
     parameters = inspect.signature(submodule.forward).parameters
     kinds = {each.kind: name for name, each in parameters.items()}
     strange = next((name for name in arguments if name not in parameters), None)
@@ -243,10 +229,7 @@ def _placed(submodule: Any, arguments: Mapping[str, Any]) -> tuple[list[Any], di
 
 
 def calls_with_others(model: Any) -> tuple[tuple[str, frozenset[str | None]], ...]:
-    """The calls in `forward` that pass on its `**kwargs`: the source text of each function, and its named arguments.
-
-    Empty if the source cannot be read.
-    """
+    """The calls in `forward` that pass on its `**kwargs`: each function as text, and its named arguments, if known."""
     parameters = inspect.signature(model.forward).parameters.values()
     others = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
     forward = inspect.unwrap(model.forward)
@@ -255,10 +238,9 @@ def calls_with_others(model: Any) -> tuple[tuple[str, frozenset[str | None]], ..
 
 @cache
 def _calls_with(forward: Any, others: str) -> tuple[tuple[str, frozenset[str | None]], ...]:
-    """The calls in `forward` that get `**others`.
+    """The calls in `forward` that get `**others`, by its text, because an error would end the trace.
 
-    `forward` is read as text, because an error would end the trace; once, because Python 3.11 fails at times where two
-    threads parse at the same time.
+    It is read once: Python 3.11 fails at times where two threads parse at the same time.
     """
     try:
         tree = ast.parse(dedent(inspect.getsource(forward)))

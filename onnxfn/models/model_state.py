@@ -16,21 +16,15 @@ from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.errors import InvalidSpec, first_line, raise_no_memory
 
 NESTED = "use_nested_tensor"
-"""Attribute of torch's TransformerEncoder: whether it drops padding. Its output is then 0 there, and may be shorter.
-
-torch.export ignores it: the graph has the outputs of the layers for padding.
-"""
+"""Attribute of torch's TransformerEncoder: whether it drops padding, whose output is then 0, but not in a graph."""
 
 
 @contextmanager
 def unchanged_eval(model: Any, attention: str | None = None) -> Iterator[None]:
     """Sets a model to evaluation mode; on leaving, restores every attribute of its modules and configurations.
 
-    `attention`: the attention of transformers that it has meanwhile, such as `"eager"`; None: its own.
-
-    The modes of single modules are restored too, and what `forward` added is removed: attributes, buffers and hooks.
-    A model that several parts and cases use is the same for each. While it lasts, no other thread may call the model:
-    callers pass a `model_copy`. The caller's autocast is off meanwhile, so that the model computes in its own dtypes.
+    `attention`: that of transformers meanwhile, such as `"eager"`; None: its own. What `forward` adds is removed. No
+    other thread may call the model meanwhile: pass a `model_copy`. Autocast is off.
     """
     import torch
 
@@ -62,10 +56,7 @@ def unchanged_eval(model: Any, attention: str | None = None) -> Iterator[None]:
 
 
 def _forget_long_texts(module: Any) -> None:
-    """Gives a rotary embedding with dynamic scaling the frequencies that it had before it read a long text.
-
-    It keeps those of the longest text that it has read, and a graph has no state.
-    """
+    """Gives a rotary embedding its frequencies of before it read a long text: a graph has no state to keep them."""
     original = vars(module).get("original_max_seq_len")
     lengths = [name for name in vars(module) if name.endswith("max_seq_len_cached")]
     for name in lengths:
@@ -84,11 +75,7 @@ ATTEMPTS = 3
 
 
 def model_copy(model: Any) -> Any:
-    """A copy of the modules and configurations of a model, on the model's own tensors: no weight is copied.
-
-    The model itself if it cannot be copied. Causes are an attribute that `copy.deepcopy` refuses, a TorchScript module,
-    or a hook or another function that holds one of its modules.
-    """
+    """A copy of a model on its own tensors; itself if it cannot be copied, as when a hook holds one of its modules."""
     for _ in range(ATTEMPTS):
         try:
             duplicate = copied(model, lambda tensor: tensor)
@@ -99,10 +86,7 @@ def model_copy(model: Any) -> Any:
 
 
 def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
-    """A deep copy of a model with each tensor replaced by the result of a function for it.
-
-    The function is called once for each tensor: weights that are tied stay tied.
-    """
+    """A deep copy of a model, or of its arguments, with each tensor replaced by a function, called once: ties stay."""
     import torch
 
     result = functools.cache(replaced)  # a tensor is equal to itself alone: its hash is its identity
@@ -111,7 +95,7 @@ def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
     def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         return result(arguments[0]) if function in copies else function(*arguments, **named)
 
-    known = {id(tensor): result(tensor) for tensor in tensors_of(model)}
+    known = {id(tensor): result(tensor) for tensor in (tensors_of(model) if isinstance(model, torch.nn.Module) else ())}
     with torch_functions(call):
         return copy.deepcopy(model, known)
 
@@ -151,11 +135,7 @@ CPU, META = "cpu", "meta"
 
 
 def with_plain_tensors(model: Any) -> Any:
-    """The model if its weights are plain tensors; else a copy that has such tensors in their place.
-
-    A plain tensor is on the CPU, and was not made under `torch.inference_mode`: torch.export traces no other.
-    InvalidSpec if the model cannot be copied.
-    """
+    """The model with plain tensors: on the CPU, not made under `torch.inference_mode`; torch.export traces no other."""
     import torch
 
     if all(map(_is_plain, tensors_of(model))):
@@ -173,15 +153,7 @@ def with_plain_tensors(model: Any) -> Any:
 
 
 def plain_tensor(tensor: Any) -> Any:
-    """A tensor with the values of another one, on the CPU; the tensor itself if it is plain. A weight stays a weight.
-
-    >>> import torch
-    >>> with torch.inference_mode():
-    ...     weight = torch.nn.Parameter(torch.ones(2))
-    >>> plain_tensor(weight).is_inference(), plain_tensor(weight)
-    (False, Parameter containing:
-    tensor([1., 1.]))
-    """
+    """A tensor with the values of another one, on the CPU; itself if it is plain. A weight stays a weight."""
     import torch
 
     if _is_plain(tensor):

@@ -28,12 +28,7 @@ CHANGES = threading.Lock()
 
 @contextmanager
 def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
-    """Replaces the functions that the patches name, and restores them on leaving, the last one first.
-
-    Only this thread calls the replacements; other threads call the originals. An inherited or missing attribute is set
-    on the class and deleted on leaving. Yields the targets of a user's patches whose replacement was called. A
-    replacement that is not a function counts as called.
-    """
+    """Replaces what patches name in this thread; yields the targets of a user's that were called or are no function."""
     called: set[str] = set()
     with ExitStack() as undo:
         for patch in patches:
@@ -51,8 +46,7 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
 def _checked(function: Callable[..., Any], patch: Patch, before: Any, called: set[str]) -> Callable[..., Any]:
     """The replacement; it adds its target to `called`. TypeErrors of its call and of its own code become PatchFailed.
 
-    A call that the original also refuses is the caller's fault. TypeErrors of special methods, such as `__len__`, are
-    left alone: Python handles them itself.
+    Those of a call that the original refuses too, and of special methods, which Python handles, are left alone.
     """
 
     @functools.wraps(function)
@@ -96,11 +90,7 @@ def unused_patches(patches: Iterable[Patch], called: set[str]) -> tuple[str, ...
 
 @frozen(eq=False)
 class Replacement:
-    """What one thread sees in place of an attribute.
-
-    `ended` is set when the thread sees the attribute again. A later thread may have the same identifier, and may hold a
-    stand-in that it read before.
-    """
+    """What one thread sees in place of an attribute until `ended`; then an equal identifier is another thread's."""
 
     value: Any
     thread: int = field(factory=threading.get_ident)
@@ -111,11 +101,8 @@ class Replacement:
 class ThreadAttribute:
     """An attribute as the threads see it: the descriptor of a class, or the object that a module calls.
 
-    It never changes. Each replacement that begins or ends puts another one in its place, so what a replacement read
-    before it began stays what was there: it may call it.
-
-    `before`: the one value, if any, that the owner itself has, or that a module computes when it is read. `is_stored`:
-    whether the owner holds that value. `replacements`: those of all threads, the last one last.
+    It never changes: each replacement puts another one in its place, so it may call what it read before it began.
+    `before`: the value, if any, that the owner has (`is_stored`), or computes. `replacements`: the last one last.
     """
 
     owner: Any
@@ -131,10 +118,7 @@ class ThreadAttribute:
         return tuple(each.value for each in own)[:1]
 
     def inherited(self, class_: Any) -> tuple[Any, ...]:
-        """What a class has without replacements: the value of the owner, or else of the next class that has one.
-
-        A module also has what Python has: `len` and `int`.
-        """
+        """What a class has without replacements, from the owner on; a module also has Python's `len` and `int`."""
         if self.before:
             return self.before
         after = class_.__mro__[class_.__mro__.index(self.owner) + 1 :] if inspect.isclass(class_) else (builtins,)
@@ -181,11 +165,7 @@ class ThreadAttribute:
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Replaces an attribute of a module or class for this thread.
-
-    On leaving, this thread sees what it saw before; the owner has its own attribute again when no thread replaces it.
-    Replacements of several threads may begin and end in any order.
-    """
+    """Replaces an attribute of a module or class for this thread until its end. Threads may end in any order."""
     replacement = Replacement(value)
     _set(owner, name, (replacement,))
     try:
@@ -222,7 +202,6 @@ def _owner(target: str) -> tuple[Any, str]:
     """The module or class that holds the target of a patch, and the name of the attribute.
 
     InvalidSpec if it belongs to another package than the target names: `transformers.utils:os.path.exists`.
-    UnknownName if there is no such module or class.
     """
     *_, name = target.replace(":", ".").split(".")
     path = target[: -len(name) - 1]

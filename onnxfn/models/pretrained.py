@@ -10,8 +10,5 @@ def pretrained(load: Callable[..., Any], source: Any, *, trust_remote_code: bool
     """What a function of transformers, diffusers or sentence-transformers makes of a checkpoint or a configuration.
 
     Each call says whether code of the checkpoint may run: without a word transformers asks at the terminal.
-
-    >>> pretrained(lambda source, **options: (source, options), "folder", trust_remote_code=False)
-    ('folder', {'trust_remote_code': False})
     """
     return load(source, trust_remote_code=trust_remote_code, **options)

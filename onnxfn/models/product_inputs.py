@@ -24,8 +24,7 @@ class Enough(BaseException):
 def product_inputs(model: Any, runs: Runs, most: int = MOST) -> Callable[[Any], Any]:
     """A function from a weight of a model to the `InputErrors` of its layer; None for a weight of no linear layer.
 
-    The model runs again for a weight whose moments are not in memory. They come with those of the layers after it, at
-    most `most` bytes, or those of one layer.
+    A run also gives those of the layers after it: moments of at most `most` bytes, or of one layer.
     """
     import torch
     from transformers.pytorch_utils import Conv1D

@@ -20,8 +20,7 @@ Rows = Callable[[Any], Any]
 def with_rows(model: Any, rows: Mapping[str, Rows]) -> Any:
     """A copy of a model on the same tensors. The weights of these names have the values that functions return.
 
-    The values are in no memory until torch reads them: see `cast_on_use`. A copy in another dtype has them as weights.
-    Names of the same function are of one weight. InvalidSpec if the model cannot be copied.
+    These are read as in `cast_on_use`. Names of the same function are of one weight.
     """
     import torch
 

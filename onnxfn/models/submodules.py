@@ -17,11 +17,7 @@ SCRIPTED = "module or function that torch.jit.script or torch.jit.trace was call
 
 
 def as_module(model: Any) -> Any:
-    """The `nn.Module` of a model that is one, a program of torch.export, a function of tensors, or a module's method.
-
-    `torch.compile` and `DataParallel` wrap a module, which is returned. Anything else is returned as it is.
-    InvalidSpec for a class in place of an instance, and for TorchScript.
-    """
+    """The module of a wrapper, program, function or method; else itself. InvalidSpec for TorchScript or a class."""
     import torch
 
     if inspect.isclass(model):
@@ -80,7 +76,6 @@ def submodule_of(model: Any, name: str | None) -> Any:
     """The callable that `name` stands for: the model itself when it is None, and `self.encoder` is `model.encoder`.
 
     A wrapper takes the model and the inputs, and returns the outputs. One that takes the model alone returns a module.
-    UnknownName if no function has this name, InvalidSpec if the model has no such attribute.
     """
     if name is None:
         return model

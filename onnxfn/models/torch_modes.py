@@ -1,8 +1,4 @@
-"""Modes of a thread while torch traces: silence, the lock, and functions called in place of torch's.
-
-`sys.stdout` and `sys.stderr` are not changed, because other threads use them. None of these libraries prints while a
-model is traced, with one exception that `capture.exported_program` avoids.
-"""
+"""Modes of a thread while torch traces: silence, the lock, and functions called in place of torch's."""
 
 from __future__ import annotations
 
@@ -52,20 +48,14 @@ def tracing_alone(timed: StageTimer, part: str) -> Iterator[None]:
 
 @contextmanager
 def shapes_alone() -> Iterator[Any]:
-    """A mode of torch whose tensors have shapes alone. Models keep no table that they compute meanwhile.
-
-    Models of transformers keep tables, with `lru_cache`, but in a trace; a table without values would break later runs.
-    """
+    """A mode of torch whose tensors have shapes alone, as in a trace: models keep no table in `lru_cache` meanwhile."""
     with torch_name("as_in_a_trace")(), torch_name("FakeTensorMode")(allow_non_fake_inputs=True) as mode:
         yield mode
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Drops warnings and the logs of the tracing libraries in this thread; other threads are not affected.
-
-    One thread at a time is quiet, since `LOCK` is held: a second thread waits.
-    """
+    """Drops warnings and the logs of the tracing libraries in this thread, which holds `LOCK`."""
     thread, ended, handle = threading.get_ident(), threading.Event(), original(logging.Logger, "handle")
     # The pattern of a filter that fits every text in this thread, until it is heard again: another thread may have
     # saved the list of filters meanwhile, and restore it later, with this pattern in it.
@@ -88,10 +78,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def traces_awaited() -> Iterator[None]:
-    """Holds `LOCK`. Before, and repeatedly while it waits, it runs an operator of torch, if torch is imported.
-
-    With `ticking_operators` the operator calls `tick`, which reports the wait and may stop it.
-    """
+    """Holds `LOCK`; while it waits it runs operators, so that the tick of `ticking_operators` may stop it."""
     torch = sys.modules.get("torch")
     run: Any = int if torch is None else torch.empty
     run(0)
@@ -108,13 +95,7 @@ TorchCall = Callable[..., Any]
 
 
 def torch_functions(call: TorchCall) -> AbstractContextManager[None]:
-    """A context in which `call` replaces each call of a torch function in this thread.
-
-    >>> import torch
-    >>> with torch_functions(lambda function, arguments, named: function.__name__):
-    ...     torch.relu(torch.Tensor())
-    'relu'
-    """
+    """A context in which `call` replaces each call of a torch function in this thread."""
     from torch.overrides import TorchFunctionMode
 
     return _calling(TorchFunctionMode(), "__torch_function__", call)
@@ -143,11 +124,7 @@ def _calling(mode: Any, method: str, call: TorchCall) -> Iterator[None]:
 
 
 def ticking_operators(tick: Tick) -> AbstractContextManager[None]:
-    """A context that calls `tick` before each torch operator in this thread; an exception of `tick` stops the model.
-
-    torch runs the same kernels as without it: the arguments of operators are the same. The model has no hooks, because
-    these would turn off the fast path of `torch.nn.TransformerEncoder`. With `no_tick` torch runs as it does outside.
-    """
+    """A context that calls `tick` before each torch operator: hooks of the model would turn off its fast path."""
 
     def run(operator: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         tick()
@@ -158,9 +135,9 @@ def ticking_operators(tick: Tick) -> AbstractContextManager[None]:
 
 @contextmanager
 def idle_threads(threads: int | None) -> Iterator[None]:
-    """Gives PyTorch this many threads; None: as many as cores are idle, and no more than it has. It restores them.
+    """Gives PyTorch this many threads, and restores them; None: as many as cores are idle, and no more than it has.
 
-    Threads that wait keep their cores busy: beside other processes, two take twice as long as one. InvalidSpec for 0.
+    Beside other processes, two threads take twice as long as one: those that wait keep their cores busy.
     """
     import torch
 
@@ -177,10 +154,7 @@ def idle_threads(threads: int | None) -> Iterator[None]:
 
 @contextmanager
 def stable_sorts() -> Iterator[None]:
-    """Makes `sort` and `argsort` keep the order of equal values, in this thread.
-
-    Without `stable=True`, torch may return equal values in any order: from 17 values on, it does.
-    """
+    """Makes `sort` and `argsort` keep the order of equal values in this thread: from 17 values on, torch does not."""
     import torch
 
     with ExitStack() as undo:
@@ -201,10 +175,7 @@ def _stable(sort: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def eager_branches() -> AbstractContextManager[None]:
-    """A context that runs the functions given to `torch.cond` and `while_loop` without torch.compile, in this thread.
-
-    torch.compile fails where a mode watches the operators, as `ticking_operators` does.
-    """
+    """A context that runs `torch.cond` and `while_loop` without torch.compile, which fails in `torch_operators`."""
 
     def call(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
         return function(*arguments, **named or {})

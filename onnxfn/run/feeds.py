@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,8 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
     """The inputs of an ONNX Runtime session as numpy arrays, from the values of a caller by their names.
 
     numpy arrays and torch tensors must have the dtype of the input. Numbers and lists are converted to it. `name` is
-    the name of the file. UnknownName if it has no such input. InvalidSpec if an input has no value, or one of another
-    dtype, number of axes or size, if inputs disagree on the size of an axis, or a size is outside the limits in the
-    file.
+    the name of the file. UnknownName if it has no such input. InvalidSpec if an input has no value, or one that does
+    not fit: its dtype, its axes, a size that inputs disagree on, or one outside the limits in the file.
     """
     ports = {port.name: port for port in session.get_inputs()}
     for input_name in arrays:
@@ -91,18 +91,9 @@ def _check_formulas(ports: Mapping[str, Any], arrays: Mapping[str, Array], sizes
     """Raises InvalidSpec if an axis such as `past + now` has another size than its terms."""
     for input_name, port in ports.items():
         for axis, size in zip(port.shape, arrays[input_name].shape, strict=True):
-            names = _terms(axis)
-            if names and sizes.keys() >= {*names} and value(axis, sizes) != size:
-                shape, known = list(arrays[input_name].shape), ", ".join(f"{each}={sizes[each]}" for each in names)
-                must = f"{axis} is {value(axis, sizes)} for {known}"
-                raise InvalidSpec(f"{input_name} has the shape {shape}, and {must}; {name} takes {_axes(port)}")
-
-
-def _terms(axis: Any) -> tuple[str, ...]:
-    """The names in a formula; none for a number, for a single name and for a text of another program."""
-    if not isinstance(axis, str) or axis.isidentifier():
-        return ()
-    try:
-        return terms(axis)
-    except SyntaxError:
-        return ()
+            with suppress(SyntaxError):  # the text of another program is no formula
+                names = terms(str(axis))
+                if names and sizes.keys() >= {*names} and value(axis, sizes) != size:
+                    shape, known = list(arrays[input_name].shape), ", ".join(f"{each}={sizes[each]}" for each in names)
+                    must = f"{axis} is {value(axis, sizes)} for {known}"
+                    raise InvalidSpec(f"{input_name} has the shape {shape}, and {must}; {name} takes {_axes(port)}")

@@ -127,7 +127,9 @@ def generate(
     if isinstance(input_ids, str):
         processor = saved_processor(path)
         prompt = processed(processor, input_ids, images, audio)
-        new_ids = _continuation(exported, path, prompt, steps, stop_ids, dtype)
+        texts = generate(exported, prompt, max_new_tokens=steps, stop=(*stop_ids, *_end_tokens(path)), dtype=dtype)
+        is_encoded = _encoder_file(onnx_folder(path), _suffix(exported, dtype)).is_file()
+        new_ids = texts[0, 1 if is_encoded else prompt[IDS].shape[1] :]  # after `start`, or after the prompt
         return str(processor.decode(new_ids, skip_special_tokens=True))
     if len(images) or len(audio):
         raise InvalidSpec('images and audio belong to a text: generate(folder, "What is this?", images=[...])')
@@ -154,21 +156,11 @@ def generate(
         return greedy(decoder, values[IDS], mask, steps=steps, stop=stop_ids)
 
 
-def _continuation(
-    exported: Exported | str | PathLike[str],
-    path: Path,
-    prompt: Mapping[str, Array],
-    steps: int,
-    stop_ids: Iterable[int],
-    dtype: str | None,
-) -> Array:
-    """The new tokens for the prompt of a text. Those of an encoder-decoder come after `start`, not after the prompt."""
-    configured = (config.get("eos_token_id") for config in _configurations(path))
+def _end_tokens(folder: Path) -> tuple[int, ...]:
+    """`eos_token_id` of the first configuration in a folder that has it: one token, or several."""
+    configured = (config.get("eos_token_id") for config in _configurations(folder))
     ends = next((each for each in configured if each is not None), ())
-    stops = (*stop_ids, *(ends if isinstance(ends, (list, tuple)) else (ends,)))
-    texts = generate(exported, prompt, max_new_tokens=steps, stop=stops, dtype=dtype)
-    known = 1 if _encoder_file(onnx_folder(path), _suffix(exported, dtype)).is_file() else prompt[IDS].shape[1]
-    return texts[0, known:]
+    return tuple(ends) if isinstance(ends, (list, tuple)) else (ends,)
 
 
 def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
@@ -238,13 +230,12 @@ def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix
     path = export_path(exported)
     if path.suffix == ".onnx":
         return path
-    names = [part.name for part in exported.plan.parts] if isinstance(exported, Exported) else [f"model{suffix}"]
     merged = folder / f"{DECODERS[0][0]}{suffix}.onnx"
     if merged.is_file():
         return merged
-    return folder / next(
-        f"{name}.onnx" for name in names if name.endswith(suffix) and not name.startswith(EMBEDDING_FILE)
-    )
+    names = [part.name for part in exported.plan.parts] if isinstance(exported, Exported) else [f"model{suffix}"]
+    decoders = (name for name in names if name.endswith(suffix) and not name.startswith(EMBEDDING_FILE))
+    return folder / f"{next(decoders)}.onnx"
 
 
 def _decoder(file: Path, suffix: str) -> Decoder:

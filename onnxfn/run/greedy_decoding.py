@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -51,10 +51,7 @@ def most_likely_token(logits: Array, _: Array) -> Array:
 
 
 def most_likely_unused_token(logits: Array, texts: Array) -> Array:
-    """The token with the largest logit among those that a text does not have yet.
-
-    Such a text never repeats itself, so each step depends on all steps before it.
-    """
+    """The token with the largest logit among those that a text lacks: so each step depends on all steps before it."""
     unused = logits.copy()
     np.put_along_axis(unused, texts, -np.inf, axis=-1)
     return most_likely_token(unused, texts)
@@ -118,11 +115,7 @@ def encoder_feeds(session: Any, inputs: Array, mask: Array) -> dict[str, Array]:
 
 
 def present_name(name: str) -> str:
-    """The name of the output that a past input is fed back from.
-
-    >>> present_name("past_key_values.0.key"), present_name("past_conv.3"), present_name("past.0.key")
-    ('present.0.key', 'present_conv.3', 'present.0.key')
-    """
+    """The name of the output that a past input is fed back from."""
     stem = "past_key_values" if name.startswith("past_key_values.") else PAST
     return name.replace(stem, "present", 1)
 
@@ -130,17 +123,14 @@ def present_name(name: str) -> str:
 def _text_feeds(session: Any, new: Array, mask: Array, positions_of: Positions) -> dict[str, Array]:
     """The token ids, position ids and attention mask of the new tokens.
 
-    The attention mask covers the whole text. If the cache of the graph has no length, it covers only the new tokens:
-    its second axis then has the symbol of the tokens.
+    The mask covers the whole text, or the new tokens alone, if its second axis has the symbol of the tokens.
     """
     positions = positions_of(mask)[..., -new.shape[1] :]
-    lengths = {input_.name: input_.shape[1] for input_ in session.get_inputs() if len(input_.shape) > 1}
-    length = lengths.get("input_ids", lengths.get(EMBEDS))
-    is_of_new_tokens = lengths.get("attention_mask") == length
-    mask_feed = mask[:, -new.shape[1] :] if is_of_new_tokens else mask
-    several = next((port.shape[:-2] for port in session.get_inputs() if port.name == "position_ids"), ())
-    of_text = positions.shape[-2:]
-    positions = np.broadcast_to(positions, (*several, *of_text))  # M-RoPE: one for each of three axes
+    shapes: dict[str, Sequence[Any]] = {port.name: port.shape for port in session.get_inputs()}
+    length = shapes.get("input_ids", shapes.get(EMBEDS, ()))[1:2]
+    mask_feed = mask[:, -new.shape[1] :] if shapes.get("attention_mask", ())[1:2] == length else mask
+    several = shapes.get("position_ids", ())[:-2]  # M-RoPE: one for each of three axes
+    positions = np.broadcast_to(positions, (*several, *positions.shape[-2:]))
     return {"input_ids": new, "attention_mask": mask_feed, "position_ids": positions}
 
 
@@ -165,23 +155,18 @@ def _cache_by_name(session: Any) -> dict[str, str]:
 
 def _empty_past(session: Any, batch: int, names: Collection[str]) -> dict[str, Array]:
     """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
-    axes: dict[str, list[int | str]] = {input_.name: input_.shape for input_ in session.get_inputs()}
-    symbol = axes.get("input_ids", axes.get(EMBEDS, ["batch_size"]))[0]  # of the batch: the first axis of the tokens
-    return {
-        input_.name: np.zeros(
-            [size if isinstance(size, int) else batch if size == symbol else 0 for size in input_.shape],
-            dtype=numpy_dtype(input_.type),
-        )
-        for input_ in session.get_inputs()
-        if input_.name in names
-    }
+    ports = {port.name: port for port in session.get_inputs()}
+    tokens = ports.get("input_ids", ports.get(EMBEDS))
+    sizes = {tokens.shape[0] if tokens else "batch_size": batch}  # the batch is the first axis of the tokens
+
+    def empty(port: Any) -> Array:
+        shape = [axis if isinstance(axis, int) else sizes.get(axis, 0) for axis in port.shape]
+        return np.zeros(shape, dtype=numpy_dtype(port.type))
+
+    return {name: empty(port) for name, port in ports.items() if name in names}
 
 
 def numpy_dtype(runtime_type: str) -> np.dtype[Any]:
-    """The numpy dtype of a type as ONNX Runtime prints it.
-
-    >>> numpy_dtype("tensor(float)"), numpy_dtype("tensor(int64)")
-    (dtype('float32'), dtype('int64'))
-    """
+    """The numpy dtype of a type as ONNX Runtime prints it."""
     name = runtime_type.removeprefix("tensor(").removesuffix(")")
     return np.dtype({"float": "float32", "double": "float64"}.get(name, name))

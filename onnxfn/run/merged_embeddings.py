@@ -22,9 +22,6 @@ def merged_embeddings(embeddings: Array, input_ids: Array, features: Mapping[int
     >>> embeddings, ids = np.zeros((1, 3, 2)), np.array([[7, 9, 9]])
     >>> merged_embeddings(embeddings, ids, {9: np.array([[1, 2], [3, 4]])}).tolist()
     [[[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]]]
-    >>> merged_embeddings(embeddings, ids, {7: np.array([[1, 2], [3, 4]])})
-    Traceback (most recent call last):
-    onnxfn.specs.errors.InvalidSpec: 2 rows of features for 1 placeholder tokens (id 7); a prompt has one for each row
     """
     merged = embeddings.copy()
     for token, rows in features.items():
@@ -51,7 +48,7 @@ def token_positions(mask: Array, first: int = 0) -> Array:
 
 
 def mrope_positions(
-    mask: Array, input_ids: Array, grids: Mapping[int, Array], *, merge_size: int, first: int = 0, newlines: int = 0
+    mask: Array, input_ids: Array, grids: Mapping[int, Array], *, merge_size: int, newlines: int = 0
 ) -> Array:
     """The positions in time, height and width of the tokens of texts with images (M-RoPE).
 
@@ -75,7 +72,7 @@ def mrope_positions(
         is_token = mask[row].astype(bool)
         new = mask.shape[1] - len(tokens)
         ids = [*tokens[is_token[: len(tokens)]].tolist(), *[None] * new]
-        positions[:, row, is_token] = _text_positions(ids, left, first)
+        positions[:, row, is_token] = _text_positions(ids, left)
     return positions
 
 
@@ -89,9 +86,9 @@ def _next_grid(grids: Iterator[Array]) -> tuple[int, ...]:
     return tuple(map(int, grid))
 
 
-def _text_positions(ids: Sequence[int | None], grids: Mapping[int | None, Iterator[Array]], first: int) -> Array:
+def _text_positions(ids: Sequence[int | None], grids: Mapping[int | None, Iterator[Array]]) -> Array:
     """The positions of the tokens of one text without padding, `[3, length]`. `grids` are those of the images left."""
-    columns, index, start = [np.zeros((3, 0), dtype=np.int64)], 0, first
+    columns, index, start = [np.zeros((3, 0), dtype=np.int64)], 0, 0
     while index < len(ids):
         left = grids.get(ids[index])
         grid = (1, 1, 1) if left is None else _next_grid(left)

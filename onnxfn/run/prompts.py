@@ -112,8 +112,7 @@ def processed(processor: Any, text: str, images: Sequence[Any], audio: Sequence[
     """The arguments of `forward` for a text with images and sounds, as a processor computes them.
 
     A chat template, where the processor has one, makes the text the message of a user. Else placeholders stand before
-    a text that has none. Images and sounds are as `generate` takes them. InvalidSpec if the processor cannot read them,
-    ModelNotFound if there is no such file.
+    a text that has none. InvalidSpec if the processor cannot read them, ModelNotFound if there is no such file.
     """
     values = {"images": [_image(each) for each in images], "audio": [_sound(processor, each) for each in audio]}
     contents = {name: several for name, several in values.items() if several}

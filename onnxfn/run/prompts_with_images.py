@@ -134,10 +134,7 @@ def text_arguments(
 
 
 def _tokens(images: Sequence[int], tokens: Sequence[int], ordinary: Sequence[int], number: int) -> list[int]:
-    """The tokens of a text. Each has three ordinary tokens less in front than the text before it.
-
-    `tokens`: the placeholder token of an image, and before it the token with which an image starts.
-    """
+    """The tokens of a text, with `tokens` for an image; each text has three less in front than the one before it."""
     *start, token = tokens
     drawn = cycle([*ordinary[number:], *ordinary[:number]])
     text = [*islice(drawn, max(1, LEAD - 3 * number))]

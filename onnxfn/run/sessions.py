@@ -28,9 +28,8 @@ def open_session(
 ) -> Any:
     """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's defaults and no log.
 
-    `content` replaces the bytes of the file.
-    ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its folder mixes two
-    exports: the external data is of another ONNX file, or an export was killed while it moved files.
+    `content` replaces the bytes of the file. ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot
+    load it, or if its folder mixes two exports.
     """
     import onnxruntime
 
@@ -67,8 +66,7 @@ def run_session(
 def open_check_session(file: Path, tick: Tick = no_tick, content: bytes | None = None) -> Any:
     """A session of an ONNX file that is compared with PyTorch in this process: see `check_options`.
 
-    `content` replaces the bytes of the file; its weights lie in the file, or in its folder. `tick` is called while ONNX
-    Runtime loads the file; if it raises, loading is cancelled: it ends a little later.
+    `content` replaces the bytes of the file; its weights lie in the file, or in its folder. `tick`: see `watched`.
     """
     options, content = check_options(file), content or _content(file)
     # The scales of the blocks of codes are 16-bit weights, too.
@@ -149,10 +147,7 @@ CODES, HALF = ("UINT8", "INT8"), ("FLOAT16", "BFLOAT16")
 
 
 def _weight_bytes(file: Path, types: Sequence[str], least: int = 0) -> int:
-    """The bytes of the weights of these types, of those of at least `least` bytes each, in a file or in external data.
-
-    0 for a damaged file, of which `open_session` says what is wrong.
-    """
+    """The bytes of the weights of these types, of at least `least` bytes each; 0 for a file that is damaged."""
     with suppress(ValueError):
         return sum(each.length for each in stored_tensors(file) if each.dtype in types and each.length >= least)
     return 0

@@ -34,19 +34,12 @@ STARTS = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
 
 
 def argument_of(input_name: str) -> str:
-    """The argument of `forward` that an input of a tower is.
-
-    >>> argument_of("grid_thw"), argument_of("pixel_values")
-    ('image_grid_thw', 'pixel_values')
-    """
+    """The argument of `forward` that an input of a tower is."""
     return ARGUMENTS.get(input_name, input_name)
 
 
 def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) -> dict[str, Array]:
-    """The features of images and sounds by name, `[rows, width]`, from those towers whose first input is given.
-
-    The sessions are by the stem of the tower. InvalidSpec if a tower takes an input that is not given.
-    """
+    """The features by name, `[rows, width]`, of towers whose first input is given; InvalidSpec if another is not."""
     computed = {}
     for stem, session in sessions.items():
         names = [port.name for port in session.get_inputs()]
@@ -87,9 +80,7 @@ def start_tokens(model: Any, count: int) -> Array:
 
 
 def real_rows(features: Array, arguments: Mapping[str, Array]) -> Array:
-    """The rows of features, without those that are padding by a mask of rows, as Granite Speech's processor gives it.
-
-    The tower does not take the `arguments`: others take this mask as one of frames.
+    """The rows of features; arguments that the tower does not take may have a mask of rows, as of Granite Speech.
 
     >>> real_rows(np.arange(6).reshape(2, 3, 1), {"input_features_mask": np.array([[1, 1, 0], [1, 0, 0]])}).tolist()
     [[0], [1], [3]]

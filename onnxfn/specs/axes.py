@@ -111,11 +111,7 @@ def axis_map(pattern: str | AxisMap) -> AxisMap:
 
 
 def pattern(axes: AxisMap) -> str:
-    """The pattern that describes these axes; `axis_map(pattern(axes)) == axes`.
-
-    >>> pattern(axis_map("batch_size past_sequence_length+sequence_length head_dim="))
-    'batch_size past_sequence_length+sequence_length head_dim='
-    """
+    """The pattern that describes these axes; `axis_map(pattern(axes)) == axes`."""
     return " ".join(axis.symbol.replace(" ", "") + "=" * (axis.kind == "configured") for axis in axes.axes)
 
 
@@ -125,11 +121,7 @@ def symbols(axes: AxisMap) -> dict[int, str]:
 
 
 def names(axes: AxisMap) -> tuple[str, ...]:
-    """The names in the symbols of the dynamic axes, without duplicates, in order.
-
-    >>> names(axis_map("batch_size past_sequence_length+sequence_length head_dim="))
-    ('batch_size', 'past_sequence_length', 'sequence_length')
-    """
+    """The names in the symbols of the dynamic axes, without duplicates, in order."""
     return tuple(dict.fromkeys(name for axis in axes.axes if axis.kind == "dynamic" for name in terms(axis.symbol)))
 
 
@@ -141,11 +133,7 @@ def terms(symbol: str) -> tuple[str, ...]:
 
 
 def shape(axes: AxisMap, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a tensor with these axes; UnknownName when a size is missing, InvalidSpec for an axis `_`.
-
-    >>> shape(axis_map("batch_size past+now 4"), {"batch_size": 2, "past": 3, "now": 1})
-    (2, 4, 4)
-    """
+    """The shape of a tensor with these axes; UnknownName when a size is missing, InvalidSpec for an axis `_`."""
     return tuple(_size(axis, sizes) for axis in axes.axes)
 
 
@@ -180,41 +168,23 @@ def substitute(axes: AxisMap, values: Mapping[str, int | str]) -> AxisMap:
     """Replaces names in the symbols of dynamic axes by numbers or formulas.
 
     A symbol that is a single name is replaced by a formula only: a number would make the axis fixed.
-
-    >>> pattern(substitute(axis_map("frames//stride"), {"stride": 4}))
-    'frames//4'
-    >>> pattern(substitute(axis_map("frames 8"), {"frames": "samples//320"}))
-    'samples//320 8'
     """
     return AxisMap(tuple(_substituted(axis, values) if axis.kind == "dynamic" else axis for axis in axes.axes))
 
 
 def resolve_configured(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
-    """Replaces each axis that the configuration fixes (`name=`) by its size.
-
-    >>> pattern(resolve_configured(axis_map("batch_size heads= 4"), {"heads": 12}.__getitem__))
-    'batch_size 12 4'
-    """
-    return AxisMap(
-        tuple(Axis(str(size(axis.symbol)), "literal") if axis.kind == "configured" else axis for axis in axes.axes)
-    )
+    """Replaces each axis that the configuration fixes (`name=`) by its size."""
+    changed = (Axis(str(size(each.symbol)), "literal") if each.kind == "configured" else each for each in axes.axes)
+    return AxisMap(tuple(changed))
 
 
 def fix_sizes(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
-    """Replaces these names by their sizes in the dynamic axes. An axis without a name left becomes a number.
-
-    >>> pattern(fix_sizes(axis_map("batch_size past+now _"), {"batch_size": 1, "now": 4}))
-    '1 past+4 _'
-    """
+    """Replaces these names by their sizes in the dynamic axes. An axis without a name left becomes a number."""
     return AxisMap(tuple(_with_sizes(axis, sizes) if axis.kind == "dynamic" else axis for axis in axes.axes))
 
 
 def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
-    """The axes with one more, which `word` describes, at index `at`.
-
-    >>> pattern(inserted(axis_map("batch_size sequence_length"), 1, "num_choices"))
-    'batch_size num_choices sequence_length'
-    """
+    """The axes with one more, which `word` describes, at index `at`."""
     return AxisMap((*axes.axes[:at], axis(word), *axes.axes[at:]))
 
 
@@ -259,10 +229,6 @@ def _canonical_formula(text: str, word: str) -> str:
 
 
 def _size(axis: Axis, sizes: Mapping[str, int]) -> int:
-    match axis.kind:
-        case "literal":
-            return int(axis.symbol)
-        case "unspecified":
-            raise InvalidSpec("the size of an axis '_' is unknown, so only outputs may have such an axis")
-        case "dynamic" | "configured":
-            return value(axis.symbol, sizes)
+    if axis.kind == "unspecified":
+        raise InvalidSpec("the size of an axis '_' is unknown, so only outputs may have such an axis")
+    return int(axis.symbol) if axis.kind == "literal" else value(axis.symbol, sizes)

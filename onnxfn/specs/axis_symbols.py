@@ -99,9 +99,7 @@ def new_names(spec: Any) -> dict[str, str]:
 
 
 def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
-    """A record, or a tuple of records, with new symbols for axes wherever it mentions them.
-
-    Where it then has two records of the same axis, they are joined.
+    """A record, or a tuple of records, with new symbols for axes. Two records of one axis are then joined.
 
     >>> from onnxfn.specs.algebra.facts import takes
     >>> print(with_symbols(takes("x", "batch_size past+now", "noise"), {"now": "N"})["x"].axes)

@@ -30,11 +30,8 @@ DENSE = 4096
 DENSE_AND_FAR = (*range(1, DENSE + 1), *(2**power for power in range(13, 31)))
 """The sizes at which a condition is computed to find the range in which it is true."""
 
-LONGEST_CONDITION = 10_000
-"""Characters of the longest condition. That of the fourth stage of a Swin v2 has 700."""
-
-LARGEST_EXPONENT = 8
-"""The largest exponent in a condition: a stranger's file may state one."""
+LONGEST_CONDITION, LARGEST_EXPONENT = 10_000, 8
+"""Characters of the longest condition, and the largest exponent: a stranger may have written it. Swin v2 needs 700."""
 
 OPERATORS: Mapping[type, Callable[..., Any]] = MappingProxyType(
     {
@@ -73,9 +70,6 @@ class Condition:
         text: A comparison of formulas: `height % 32 == 0`.
         line: The line of the model's source that asks for it, as `file.py:12`; `torch` if torch assumed it; empty if
             neither.
-
-    >>> print(Condition("height % 32 == 0", "unet.py:40"))
-    height % 32 == 0 (unet.py:40)
     """
 
     text: str
@@ -86,11 +80,7 @@ class Condition:
 
 
 def is_true(text: str, sizes: Mapping[str, int]) -> bool:
-    """Whether a condition is true for these sizes; one that is not defined for them, as it divides by 0, is not.
-
-    >>> is_true("max(height, width) // 4 > 7", {"height": 16, "width": 32})
-    True
-    """
+    """Whether a condition is true for these sizes; one that is not defined for them, as it divides by 0, is not."""
     try:
         return bool(formula_value(text, sizes))
     except ArithmeticError:
@@ -103,11 +93,7 @@ def formula_value(text: str, sizes: Mapping[str, int]) -> Any:
 
 
 def symbols_of(text: str) -> tuple[str, ...]:
-    """The names of the axes in a condition, in order, without duplicates.
-
-    >>> symbols_of("max(height, width) > height")
-    ('height', 'width')
-    """
+    """The names of the axes in a condition, in order, without duplicates."""
     names = [node for node in ast.walk(_tree(text)) if isinstance(node, ast.Name)]
     ordered = dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.col_offset))
     return tuple(name for name in ordered if name not in FUNCTIONS and name != "math")
@@ -145,9 +131,6 @@ def as_ranges(condition: Condition) -> tuple[Condition, ...]:
     """The ends of the range in which a condition on one axis is true; the condition itself if that is no range.
 
     It is computed for each size up to `DENSE`, and for powers of 2 beyond.
-
-    >>> [each.text for each in as_ranges(Condition("(n // 4 + 7) // 8 == 2"))], as_ranges(Condition("n % 2 == 0"))
-    (['n >= 36', 'n <= 67'], (Condition(text='n % 2 == 0'),))
     """
     names = symbols_of(condition.text)
     if len(names) != 1 or is_range(condition):
@@ -162,11 +145,7 @@ def as_ranges(condition: Condition) -> tuple[Condition, ...]:
 
 
 def range_of(conditions: Iterable[Condition], name: str) -> tuple[int, int | None]:
-    """The smallest and the largest size of an axis that conditions state as `range_conditions` does; None for none.
-
-    >>> range_of([Condition("width >= 7"), Condition("height == 64"), Condition("height % 2 == 0")], "height")
-    (64, 64)
-    """
+    """The smallest and the largest size of an axis that conditions state as `range_conditions` does; None for none."""
     own = [_tree(each.text) for each in conditions if is_range(each) and symbols_of(each.text) == (name,)]
     lows = [each.comparators[0].value for each in own if isinstance(each.ops[0], ast.GtE | ast.Eq)]
     highs = [each.comparators[0].value for each in own if isinstance(each.ops[0], ast.LtE | ast.Eq)]

@@ -59,9 +59,6 @@ def resolve(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
 
     `known`: short names, and for each the function itself or such a text. `kind`: what the function is used for, in
     error messages. UnknownName if there is no such key, module or attribute.
-
-    >>> resolve("double", {"double": "operator:add"}, kind="example")(2, 2)
-    4
     """
     function = known.get(name, name)
     if not isinstance(function, str):
@@ -110,11 +107,7 @@ def nested(leaves: Iterable[tuple[Path, Any]]) -> Any:
 
 
 def at(path: Path, tree: Any) -> Any:
-    """The value at a path in nested mappings, sequences and objects with attributes; UnknownName if there is none.
-
-    >>> at(("past", 0, 1), {"past": ((2, 3),)})
-    3
-    """
+    """The value at a path in nested mappings, sequences and objects with attributes; UnknownName if there is none."""
     value = tree
     for index, step in enumerate(path):
         value = _child(value, step, path[: index + 1])
@@ -138,9 +131,6 @@ def at_path(path: str) -> Any:
     """The object named by `package.module` or `package.module:name`. Only this call imports the module.
 
     The result is not kept: while a model is traced, a patch may stand there.
-
-    >>> at_path("operator:add")(1, 2)
-    3
     """
     module, _, name = path.partition(":")
     return attrgetter(name)(import_module(module)) if name else import_module(module)

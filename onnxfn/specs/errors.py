@@ -8,16 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+from typing import Any
 
 NO_MEMORY = ("allocate memory", "std::bad_alloc")
 """What a RuntimeError of torch or ONNX Runtime says if there is not enough memory."""
@@ -27,15 +24,7 @@ SHOWN_CHARACTERS = 60
 
 
 class OnnxfnError(Exception):
-    """The base of all errors that onnxfn raises on purpose. The message is one line that can be shown to a user.
-
-    >>> from onnxfn.specs.axes import axis_map
-    >>> try:
-    ...     axis_map("width/2")
-    ... except OnnxfnError as error:
-    ...     print(error)
-    axis 'width/2' has an operator other than + - * //
-    """
+    """The base of all errors that onnxfn raises on purpose. The message is one line that can be shown to a user."""
 
 
 class UnknownName(OnnxfnError, LookupError):
@@ -137,10 +126,6 @@ def raise_no_memory(error: BaseException) -> None:
     """Raises MemoryError if an error says that there is not enough memory; of another error it does nothing.
 
     Each `except Exception` calls it first: what fails for want of memory says nothing about a model or a file.
-
-    >>> raise_no_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
-    Traceback (most recent call last):
-    MemoryError: DefaultCPUAllocator: can't allocate memory
     """
     if isinstance(error, MemoryError):
         raise error
@@ -151,13 +136,13 @@ def raise_no_memory(error: BaseException) -> None:
 
 
 @contextmanager
-def errors_as(raised: Callable[[Exception], OnnxfnError]) -> Iterator[None]:
+def errors_as(raised: Callable[[Any], OnnxfnError], caught: type[Exception] = Exception) -> Iterator[None]:
     """Raises what a function makes of an error inside; errors of onnxfn are not changed, and MemoryError passes."""
     try:
         yield
     except OnnxfnError:
         raise
-    except Exception as error:
+    except caught as error:
         raise_no_memory(error)
         raise raised(error) from error
 
@@ -167,8 +152,6 @@ def first_line(error: BaseException) -> str:
 
     A line that ends in a colon is joined with the next line.
 
-    >>> first_line(ValueError("no such axis" + chr(10) + "and more"))
-    'no such axis'
     >>> first_line(ValueError("conflicts:" + chr(10) + "- axis 0 is 1"))
     'conflicts: - axis 0 is 1'
     """
@@ -187,21 +170,13 @@ def shortened(value: object) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known name that is most similar; an empty text when none is similar.
-
-    >>> closest("seq_length", ["batch_size", "sequence_length"])
-    "; did you mean 'sequence_length'?"
-    """
+    """`; did you mean 'x'?` for the known name that is most similar; an empty text when none is similar."""
     matches = get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def listed(names: Iterable[str], *, most: int = 24) -> str:
-    """The names, separated by commas; a longer list than `most` is cut.
-
-    >>> listed(["a", "b", "c"], most=2)
-    'a, b, ... (3 in all)'
-    """
+    """The names, separated by commas; a longer list than `most` is cut."""
     all_names = list(names)
     if len(all_names) <= most:
         return ", ".join(all_names) or "none"
@@ -209,11 +184,7 @@ def listed(names: Iterable[str], *, most: int = 24) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, of: str = "") -> UnknownName:
-    """The error for a name that does not exist. `kind`: what it stands for. `of`: the owner of the known names, if any.
-
-    >>> str(unknown("task", "fil-mask", ["fill-mask", "feature-extraction"], of="bert"))
-    "no task 'fil-mask' for bert; known: fill-mask, feature-extraction; did you mean 'fill-mask'?"
-    """
+    """The error for a name that does not exist. `kind`: what it stands for. `of`: who has the known names."""
     known_names = list(known)
     owner = f" for {of}" if of else ""
     return UnknownName(f"no {kind} {name!r}{owner}; known: {listed(known_names)}{closest(name, known_names)}")
@@ -259,23 +230,14 @@ def is_possible_path(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-@contextmanager
-def write_errors(path: Path, needed_bytes: int = 0) -> Iterator[None]:
+def write_errors(path: Path, needed_bytes: int = 0) -> AbstractContextManager[None]:
     """Raises WriteFailed for an error of the operating system inside, while files are written to a path."""
-    try:
-        yield
-    except OnnxfnError:
-        raise
-    except OSError as error:
-        raise WriteFailed(f"cannot write {path}: {os_error_text(error, path, needed_bytes)}") from error
+    text = partial(os_error_text, path=path, needed_bytes=needed_bytes)
+    return errors_as(lambda error: WriteFailed(f"cannot write {path}: {text(error)}"), OSError)
 
 
 def os_error_text(error: OSError, path: Path | None = None, needed_bytes: int = 0) -> str:
-    """The failure, the path, and advice. `path` is the path of the command; the error may be about another path.
-
-    >>> os_error_text(PermissionError(errno.EACCES, "Permission denied", "/root/out"))
-    'permission denied: /root/out; change the permissions, or choose another path'
-    """
+    """The failure, the path, and advice. `path` is the path of the command; the error may be about another path."""
     if error.errno == errno.ENOENT and not _has_current_folder():
         return "the current folder does not exist any more; change to another folder"
     reason = str(error.strerror or error or type(error).__name__)

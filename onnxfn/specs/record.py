@@ -1,7 +1,4 @@
-"""`record`, the decorator of records: they refuse values of other types than their fields are annotated with.
-
-Each record is declared with `@record`, which uses `typed_fields`; so no field needs a validator for its type.
-"""
+"""`record`, the decorator of records: they refuse values of other types than their fields are annotated with."""
 
 from __future__ import annotations
 
@@ -25,14 +22,9 @@ NUMBERS: Mapping[Any, tuple[type, ...]] = MappingProxyType({int: (int,), float: 
 
 
 def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
-    """The fields of a record, each with a validator that compares values with the annotated type.
+    """The fields of a record, each with a validator of the annotated type. A field of named records has each name once.
 
-    A validator of a field's own comes first: it knows more. A field of named records has each name once.
-
-    >>> from onnxfn.specs.records import Read
-    >>> Read("num_layers", 2)
-    Traceback (most recent call last):
-    onnxfn.specs.errors.WrongType: source of Read is 2, of the type int; it must be str or Getter
+    A validator of a field's own comes first: it knows more.
     """
     own = [field.validator or (unique_names if isinstance(field.default, Named) else None) for field in fields]
     return [

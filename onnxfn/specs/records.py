@@ -16,23 +16,10 @@ from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.record import record
 from onnxfn.specs.short_repr import rounded
 
-Kind = Literal[
-    "int",
-    "float",
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
+OpenKind = Literal["int", "float", "bool"]
+IntegerKind = Literal["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+FloatKind = Literal["float16", "bfloat16", "float32", "float64"]
+Kind = Literal[OpenKind, IntegerKind, FloatKind]
 """The kind of a tensor's elements: `int` or `float`, whose dtype in the graph `Target` says, or a dtype."""
 
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -29,22 +29,15 @@ def short_repr(record: Any) -> str:
     >>> from onnxfn.specs.records import InputSpec
     >>> InputSpec("input_ids", "batch_size sequence_length", "token_ids")
     InputSpec(name='input_ids', axes=axis_map('batch_size sequence_length'), generator='token_ids')
-    >>> from onnxfn.specs.algebra.dummies import sized
-    >>> sized(**{f"axis_{number}": number for number in range(60)})
-    ExportSpec(60 axes)
     """
-    values = dict(_specified(record))
+    values = dict(specified(record))
     name = type(record).__name__
     full = f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})"
     return full if len(full) <= LONGEST_REPR else shortened_call(name, [*_words(record, values)])
 
 
 def shortened_call(name: str, words: list[str]) -> str:
-    """A class with words in parentheses, as many as fit.
-
-    >>> shortened_call("Report", ["check passed", "1 case"])
-    'Report(check passed, 1 case)'
-    """
+    """A class with words in parentheses, as many as fit."""
     text = f"{name}({', '.join(words)})"
     return text if len(text) <= LONGEST_REPR else f"{text[: LONGEST_REPR - 4]}...)"
 
@@ -71,7 +64,7 @@ def _beginning(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
 
 
-def _specified(record: Any) -> Iterator[tuple[str, Any]]:
+def specified(record: Any) -> Iterator[tuple[str, Any]]:
     """The fields without a default, and those that have another value."""
     for field in fields(type(record)):
         value = getattr(record, field.name)
@@ -101,11 +94,7 @@ _LEAST_RANGE = 3
 
 
 def layer_groups(rows: Sequence[Row]) -> list[list[int]]:
-    """The indices of the rows of each group, in the order of the groups' first rows.
-
-    >>> layer_groups([("ids",), ("past.0.key",), ("past.0.value",), ("past.1.key",), ("past.1.value",)])
-    [[0], [1, 3], [2, 4]]
-    """
+    """The indices of the rows of each group, in the order of the groups' first rows."""
     numbers = [_numbers(row) for row in rows]
     groups: list[list[int]] = []
     by_text: dict[tuple[str, ...], list[list[int]]] = {}
@@ -122,11 +111,7 @@ def layer_groups(rows: Sequence[Row]) -> list[list[int]]:
 
 
 def grouped_row(rows: Sequence[Row]) -> tuple[str, ...]:
-    """The row that is printed for the rows of a group.
-
-    >>> grouped_row([("past.0.key", "past.0.0"), ("past.1.key", "past.1.0"), ("past.2.key", "past.2.0")])
-    ('past.{0..2}.key', 'past.{0..2}.0')
-    """
+    """The row that is printed for the rows of a group."""
     columns = zip(*map(_numbers, rows), strict=True)
     shown = [str(column[0]) if len(set(column)) == 1 else f"{{{number_ranges(column)}}}" for column in columns]
     pieces = zip_longest(_texts(rows[0]), shown, fillvalue="")
@@ -134,20 +119,12 @@ def grouped_row(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def grouped_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """The rows, those of each group as one.
-
-    >>> grouped_rows([("ids",), ("past.0.key",), ("past.0.value",), ("past.2.key",), ("past.2.value",)])
-    [('ids',), ('past.{0,2}.key',), ('past.{0,2}.value',)]
-    """
+    """The rows, those of each group as one."""
     return [grouped_row([rows[index] for index in group]) for group in layer_groups(rows)]
 
 
 def number_ranges(numbers: Sequence[int]) -> str:
-    """Growing numbers as text, three and more in a row as a range.
-
-    >>> number_ranges([0, 1, 2, 3, 5, 6, 9])
-    '0..3,5,6,9'
-    """
+    """Growing numbers as text, three and more in a row as a range."""
     runs = [
         [number for _, number in run] for _, run in groupby(enumerate(numbers), lambda indexed: indexed[1] - indexed[0])
     ]

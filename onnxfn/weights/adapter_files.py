@@ -76,10 +76,7 @@ def write_arrays(arrays: Mapping[str, Any], path: Path) -> Path:
 
 
 def adapter_arrays(adapter: Adapter, dtype: str) -> Mapping[str, Any]:
-    """The arrays of the inputs of a graph, by name. The scale of the adapter is in those of B.
-
-    InvalidSpec if the adapter changes more than linear layers, or for another dtype than float32 and float16.
-    """
+    """The arrays of the inputs of a graph, by name. The scale of the adapter is in those of B."""
     import torch
 
     if dtype not in ("float32", "float16"):

@@ -81,11 +81,7 @@ class Adapter:
 
 
 def read_adapter(folder: str | Path) -> Adapter:
-    """The adapter in a folder that PEFT wrote.
-
-    ModelNotFound if there is none, LoadFailed if a file cannot be read, InvalidSpec if the adapter is not a LoRA or has
-    an unsupported feature.
-    """
+    """The adapter in a folder that PEFT wrote; InvalidSpec if it is no LoRA, or has an unsupported feature."""
     from safetensors.torch import load_file
 
     folder = Path(folder)
@@ -158,7 +154,7 @@ def merged_weight(weight: Any, left: Any, right: Any, layer: AdaptedLayer) -> An
     """The torch parameter `weight + scale * left @ right`, in the dtype of the weight; for DoRA with its magnitudes.
 
     A weight with more than two axes is a matrix here: its last axes are columns. The merged weight is mapped from a
-    file for temporary files that has no name any more, so it is on disk and not in anonymous memory.
+    deleted temporary file, so it is on disk and not in anonymous memory.
     """
     import torch
 

@@ -51,10 +51,7 @@ class TensorEntry:
 
 
 def entries(folder: Path) -> tuple[TensorEntry, ...]:
-    """The tensors in the safetensors files of a folder, those in `model*.safetensors` first.
-
-    ModelNotFound if the folder has no such files, or if one of them is not a safetensors file.
-    """
+    """The tensors in the safetensors files of a folder, `model*.safetensors` first; ModelNotFound if there are none."""
     files = sorted(folder.glob("*.safetensors"), key=lambda file: (not file.name.startswith("model"), file.name))
     if not files:
         known = listed(sorted(file.name for file in folder.iterdir())) if folder.is_dir() else "no such folder"
@@ -80,10 +77,9 @@ def file_entries(file: Path) -> Iterator[TensorEntry]:
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header of a safetensors file, and the offset of its data.
+    """The header of a safetensors file, and the offset of its data; ModelNotFound if it has no header.
 
     The format is: the length of the header in 8 bytes (little-endian), the header in JSON, the data.
-    ModelNotFound if the file has no such header.
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")

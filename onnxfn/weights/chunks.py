@@ -110,8 +110,7 @@ def lazy_tensor(
 def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
 
-    A chunk is a view of the tensor's memory where that is contiguous. The tensor may hold any view of a torch tensor
-    or numpy array, or be a `lazy_tensor`, whose parts are the chunks. Any other tensor comes as one chunk.
+    A chunk is a view of the tensor's memory where that is contiguous, or a part of a `lazy_tensor`.
     """
     if PARTS in getattr(tensor, "meta", {}):
         parts = tensor.meta[PARTS]()
@@ -220,10 +219,7 @@ def _row_slices(array: Any, rows: int) -> Iterator[Any]:
 
 
 def _copied_by_tiles(rows: Any) -> Any:
-    """A contiguous copy of rows of a transposed matrix, tile by tile.
-
-    In memory the columns are contiguous. A copy row by row would miss the cache at every element.
-    """
+    """A contiguous copy of rows of a transposed matrix. Row by row it would miss the cache at every element."""
     copy = np.empty(rows.shape, rows.dtype)
     for start in range(0, rows.shape[1], TILE_SIZE):
         copy[:, start : start + TILE_SIZE] = np.ascontiguousarray(rows[:, start : start + TILE_SIZE].T).T
@@ -234,11 +230,6 @@ def converted(tensor: Any, dtype: Any) -> Any:
     """An `onnx_ir` tensor in another float dtype, computed when it is read; the tensor itself if it has the dtype.
 
     Reading it raises InvalidSpec if the dtype cannot hold a finite value of the tensor.
-
-    >>> import numpy, onnx_ir
-    >>> weight = onnx_ir.Tensor(numpy.ones((2, 3), numpy.float32), name="weight")
-    >>> converted(weight, onnx_ir.DataType.FLOAT16).numpy().dtype
-    dtype('float16')
     """
     if tensor.dtype == dtype:
         return tensor
@@ -248,10 +239,7 @@ def converted(tensor: Any, dtype: Any) -> Any:
 
 
 def _converted_chunks(tensor: Any, dtype: Any) -> Iterator[Any]:
-    """The elements of a tensor in a dtype of `onnx_ir`, as arrays of bytes.
-
-    After the last one, InvalidSpec if the dtype cannot hold a finite value.
-    """
+    """The elements of a tensor in a dtype of `onnx_ir`, as arrays of bytes; then InvalidSpec if one does not fit."""
     import torch
     from onnx_ir.tensor_adapters import to_torch_dtype
 

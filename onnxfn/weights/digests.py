@@ -41,10 +41,7 @@ def sha256_of(file: Path, tick: Tick = no_tick) -> str:
 
 
 def write_with_digest(file: HashedFile, chunks: Iterable[Any]) -> tuple[str, str]:
-    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns this digest and the digest of the file.
-
-    ONNX files state the first. Both are in hexadecimal digits.
-    """
+    """Writes chunks, then `END_MARK` and their SHA-256; returns this digest, which ONNX files state, and the file's."""
     for chunk in chunks:
         file.write(chunk)
     weights = file.sha256()
@@ -69,10 +66,7 @@ def stated_digests(graph: Path) -> Mapping[str, str]:
 
 
 def foreign_data(graph: Path) -> tuple[str, ...]:
-    """The external data files next to an ONNX file that were not written with it: their digests differ.
-
-    Those that it states and that lie outside its folder are among them; they are not read.
-    """
+    """The external data files of an ONNX file with other digests than it states, and all outside its folder."""
     stated = stated_digests(graph).items()
     return tuple(
         name

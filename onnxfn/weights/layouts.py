@@ -108,24 +108,17 @@ DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "bfloat16": "_bf16",
         "float64": "_fp64",
         "q8": "_quantized",
-        "int8": "_int8",
-        "uint8": "_uint8",
-        "q4": "_q4",
-        "q4f16": "_q4f16",
-        "q4c": "_q4c",
-        "q4cf16": "_q4cf16",
-        "bnb4": "_bnb4",
+        **{
+            name: f"_{name.replace('-', '_')}"
+            for name in ("int8", "uint8", "q4", "q4f16", "q4c", "q4cf16", "q4m", "bnb4", "int8-static", "uint8-static")
+        },
     }
 )
 """The dtype of a variant -> how the stems of its files end, in every layout. transformers.js looks for these names."""
 
 
 def dtype_suffix(dtype: str | None) -> str:
-    """The suffix of the stems of the files of a variant; empty for None. UnknownName for an unknown dtype.
-
-    >>> dtype_suffix("q8"), dtype_suffix(None)
-    ('_quantized', '')
-    """
+    """The suffix of the stems of the files of a variant; empty for None. UnknownName for an unknown dtype."""
     if dtype is None:
         return ""
     refuse_unknown("dtype", dtype, DTYPE_SUFFIXES)
@@ -175,11 +168,7 @@ CONFIG_FILES = MappingProxyType({"config": "config.json", "generation_config": "
 
 
 def layout_in(folder: Path) -> Layout:
-    """The layout of a folder that holds ONNX files, from its name: that of a subfolder of a layout, else `optimum`.
-
-    >>> layout_in(Path("out/onnx")).name, layout_in(Path("out")).name
-    ('hub', 'optimum')
-    """
+    """The layout of a folder that holds ONNX files, from its name: that of a subfolder of a layout, else `optimum`."""
     subfolders = {layout.subfolder: layout for layout in LAYOUTS.values() if layout.subfolder}
     return subfolders.get(folder.name, LAYOUTS[OPTIMUM])
 
@@ -187,7 +176,7 @@ def layout_in(folder: Path) -> Layout:
 def onnx_folder(folder: Path) -> Path:
     """The folder of the ONNX files in the folder of an export, for any layout; `folder` itself if there are none.
 
-    InvalidSpec if it, or one of them, is a link out of `folder`, or if one is no regular file.
+    InvalidSpec for a link out of `folder`, and for a file that is not regular.
     """
     candidates = [folder / layout.subfolder for layout in LAYOUTS.values()]
     _check_inside(candidates, folder)
@@ -203,10 +192,7 @@ def _check_inside(paths: Iterable[Path], folder: Path) -> None:
 
 
 def write_configs(model: Any, folder: Path) -> tuple[Path, ...]:
-    """Writes a model's configuration and generation configuration as transformers saves them; returns their paths.
-
-    Writes nothing for a model without a configuration that can be written as JSON.
-    """
+    """Writes those configurations of a model that can be written as JSON, as transformers does; returns their paths."""
     own: dict[str, Any] = {file: getattr(model, attribute, None) for attribute, file in CONFIG_FILES.items()}
     # diffusers keeps a dict as `config`, and `to_json_string` is the model's method
     configs = [(file, model if isinstance(config, Mapping) else config) for file, config in own.items()]

@@ -34,11 +34,7 @@ def is_inside(name: Any) -> bool:
 
 
 def name_fault(name: Any, folder: Path) -> str | None:
-    """Why the file that a name in a file stands for is not opened; None for a file or a folder inside, or for none.
-
-    >>> name_fault("../secret", Path("out")), name_fault("missing", Path("out"))
-    ('is outside its folder', None)
-    """
+    """Why the file that a name in a file stands for is not opened; None for a file or a folder inside, or for none."""
     return file_fault(folder / name, folder) if is_inside(name) else "is outside its folder"
 
 

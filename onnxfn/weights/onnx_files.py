@@ -57,10 +57,9 @@ SEVEN_BITS, VARINT_BYTES = 0x7F, 10
 
 
 def write_model(proto: Any, file: BinaryIO | HashedFile, raw_data: Mapping[str, RawData]) -> None:
-    """Writes a ModelProto to a file; `raw_data` replaces the data of the initializers that it names.
+    """Writes a ModelProto to a file and clears it; `raw_data` replaces the data of the initializers that it names.
 
-    Clears `proto`. The fields of a protobuf message may come in any order. Here the graph is the last field of the
-    model, the initializers are the last fields of the graph, and raw data is the last field of an initializer.
+    Fields of a message may come in any order: graph, initializers and their raw data are the last of their messages.
     """
     from onnx import ModelProto
 
@@ -78,11 +77,7 @@ def write_model(proto: Any, file: BinaryIO | HashedFile, raw_data: Mapping[str, 
 
 
 def field_header(number: int, length: int) -> bytes:
-    r"""The bytes before the content of a length-delimited field: its number, its wire type and its length.
-
-    >>> field_header(7, 300)
-    b':\xac\x02'
-    """
+    """The bytes before the content of a length-delimited field: its number, its wire type and its length."""
     return varint(number << 3 | LENGTH_DELIMITED) + varint(length)
 
 
@@ -97,10 +92,7 @@ def varint(number: int) -> bytes:
 
 
 def _initializer(tensor: Any, raw_data: RawData | None) -> tuple[bytes, RawData]:
-    """The bytes of an initializer field before its raw data, and the raw data.
-
-    Without `raw_data` these bytes are the whole field.
-    """
+    """The bytes of an initializer field before its raw data, and the raw data; without any, the whole field."""
     from onnx import GraphProto, TensorProto
 
     if raw_data is not None:
@@ -121,11 +113,7 @@ Span = tuple[int, int]
 
 
 def written_by_onnxfn(file: Path) -> bool:
-    """Whether an ONNX file is as `write_model` wrote it.
-
-    Its producer is onnxfn, and its last field is the graph. A program that loads and saves the file keeps the
-    producer, but writes the fields in the order of their numbers: the graph before the opset.
-    """
+    """Whether an ONNX file is as `write_model` wrote it: another program would write the graph before the opset."""
     from onnx import ModelProto
 
     with suppress(OSError, ValueError), _content(file) as data:
@@ -136,10 +124,7 @@ def written_by_onnxfn(file: Path) -> bool:
 
 
 def onnx_model(file: Path) -> Any:
-    """The `onnx.ModelProto` of an ONNX file, without its weights: all raw data is external data, of the file itself.
-
-    ValueError if it is not an ONNX file.
-    """
+    """The `onnx.ModelProto` of an ONNX file, whose raw data is external data of the file; ValueError if it is none."""
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
@@ -232,8 +217,7 @@ def mentions(file: Path, text: str) -> bool:
 def with_weights_in_place(file: Path, least: int) -> bytes:
     """An ONNX file with weights of at least `least` bytes as external data: their bytes in the file itself.
 
-    A program that maps external data into memory then copies none of them. Their offsets may be any, as in files that
-    `onnx.save` writes.
+    A program that maps external data into memory then copies none of them.
     """
     from onnx import GraphProto, ModelProto
 

@@ -67,8 +67,7 @@ def weight_placements(
     A weight in `shared` has its placement there. A weight with the same bytes as one of the checkpoint's `entries` is
     linked to that entry. The others lie in the ONNX file if all weights of the graph have at most `threshold` bytes,
     else in one external data file, `data_file`. Weights that view the same memory are stored once. Placements depend
-    only on the sizes of the weights and on which of them are equal. `tick` is called while weights are compared with
-    `entries`.
+    only on the sizes of the weights and on which of them are equal.
     """
     large = _large_weights(model)
     linked = {
@@ -85,10 +84,7 @@ def weight_placements(
 
 
 def shared_placements(models: Sequence[Any], data_files: Sequence[str]) -> SharedPlacements:
-    """Placements of the weights of at least `MIN_SHARED_BYTES` that several graphs use.
-
-    `data_files` are the names of the graphs' external data files. A weight is stored in that of its first graph.
-    """
+    """Placements of the weights of at least `MIN_SHARED_BYTES` that several graphs use: in the file of the first."""
     weights = [
         {memory_key(tensor): tensor for tensor in _large_weights(model).values() if tensor.nbytes >= MIN_SHARED_BYTES}
         for model in models
@@ -110,8 +106,7 @@ def write_graph(
 ) -> str:
     """Writes an ONNX file: the graph, the weights placed in it, and references to external data; returns its SHA-256.
 
-    `digests` are those of the external data files; `tick` is called after each chunk of weights. CaptureFailed if
-    `onnx.checker` refuses the graph.
+    `digests` are those of the external data files. CaptureFailed if `onnx.checker` refuses the graph.
     """
     proto = _proto_with_external_data(model, placements)
     files = {placement.file for placement in placements.values()}
@@ -135,10 +130,7 @@ def write_graph(
 def write_external_data(
     model: Any, path: Path, placements: Mapping[str, Placement], tick: Tick = no_tick
 ) -> tuple[str, str] | None:
-    """Writes the external data file at `path`; None if no weight is placed in it.
-
-    Returns the SHA-256 of the weights and that of the file: see `write_with_digest`. `tick` is called after each chunk.
-    """
+    """Writes the external data file at `path`; returns what `write_with_digest` does. None if it has no weight."""
     large = _large_weights(model)
     own = {name: each.offset for name, each in placements.items() if each.file == path.name and each.source is None}
     if not own:
@@ -189,10 +181,7 @@ def _external_placements(tensors: Mapping[Any, Any], file: str, end: int = 0) ->
 
 
 def _proto_with_external_data(model: Any, placements: Mapping[str, Placement]) -> Any:
-    """The ModelProto of a graph, with references to external data for the weights in `placements`.
-
-    The graph itself is unchanged afterwards.
-    """
+    """The ModelProto of a graph, with references to external data for the weights in `placements`."""
     import onnx_ir
 
     values = {name: model.graph.initializers[name] for name in placements}

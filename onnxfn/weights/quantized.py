@@ -9,10 +9,10 @@ from math import prod
 from typing import Any, Literal
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.quantization import WeightRule
+from onnxfn.specs.quantization import DYNAMIC, INTEGERS, STATIC, WeightRule
 from onnxfn.weights.calibrated import InputErrors, calibrated_codes
 from onnxfn.weights.chunks import chunks, element_view, lazy_tensor, memory_key, prefetched
 from onnxfn.weights.onnxruntime_kernels import block_codes, nf4_codes
@@ -35,7 +35,7 @@ THREADS = 2
 class QuantizedWeight:
     """A weight and how it is quantized. Its name is for errors. `inputs`: those of its product, to calibrate with.
 
-    Its `onnx_ir` tensor is matrices, `[rows, columns]`, that follow each other. For `"dynamic"` it has the shape of the
+    Its `onnx_ir` tensor is matrices, `[rows, columns]`, that follow each other. For INTEGERS it has the shape of the
     codes.
     """
 
@@ -47,7 +47,7 @@ class QuantizedWeight:
 
 def roles(rule: WeightRule) -> tuple[Role, ...]:
     """The tensors that a weight is stored as, in their order in a file."""
-    has_zero_points = (rule.kind == "blocks" and not rule.symmetric) or rule.kind == "dynamic"
+    has_zero_points = (rule.kind == "blocks" and not rule.symmetric) or rule.kind in INTEGERS
     return ("codes", "scales", "zero_points") if has_zero_points else ("codes", "scales")
 
 
@@ -57,8 +57,8 @@ def quantized_shape(rule: WeightRule, role: Role, shape: Sequence[int]) -> tuple
     >>> [quantized_shape(WeightRule(bits=4), role, (10, 96)) for role in ("codes", "scales")]
     [(10, 3, 16), (10, 3)]
     """
-    if rule.kind == "dynamic":
-        channels = tuple(shape[-1:]) if rule.per_channel else ()
+    if rule.kind in INTEGERS:
+        channels = (shape[channel_axis(rule, len(shape))],) if rule.per_channel else ()
         return tuple(shape) if role == "codes" else channels
     if rule.kind == "nf4":
         return (-(-prod(shape) // (2 if role == "codes" else rule.block_size)),)
@@ -66,6 +66,21 @@ def quantized_shape(rule: WeightRule, role: Role, shape: Sequence[int]) -> tuple
     blocks = -(-width // rule.block_size)
     last = {"codes": (blocks, rule.block_size * rule.bits // 8), "scales": (blocks,)}
     return (*outer, *last.get(role, (-(-blocks * rule.bits // 8),)))
+
+
+def conv_rule(rule: WeightRule) -> WeightRule:
+    """The rule for a weight that convolutions read: the kernel of ConvInteger has one zero point."""
+    return evolve(rule, per_channel=False) if rule.kind == DYNAMIC else rule
+
+
+def channel_axis(rule: WeightRule, rank: int) -> int:
+    """The axis of the output channels of integers: the first of kernels of the kind `"static"`, else the last."""
+    return 0 if rule.kind == STATIC and rule.per_channel and rank > MATRIX_RANK else rank - 1
+
+
+def has_signs(rule: WeightRule) -> bool:
+    """Whether the codes of weights are int8; else uint8."""
+    return rule.kind == STATIC or (rule.kind in INTEGERS and rule.signed)
 
 
 def quantized(weight: QuantizedWeight) -> Callable[[Role, Any, Sequence[int]], Any]:
@@ -111,9 +126,9 @@ def _empty_parameters(weight: QuantizedWeight, role: Role) -> Any:
     ones, up to the size of the weight in float32, could not be used again.
     """
     rule, shape = weight.rule, tuple(weight.tensor.shape)
-    if rule.kind != "dynamic":
+    if rule.kind not in INTEGERS:
         shape = (prod(shape) // shape[-1], shape[-1])
-    integer = np.int8 if rule.kind == "dynamic" and rule.signed else np.uint8
+    integer = np.int8 if has_signs(rule) else np.uint8
     return np.empty(prod(quantized_shape(rule, role, shape)), np.float32 if role == "scales" else integer)
 
 
@@ -131,13 +146,33 @@ def _in_dtype(weight: QuantizedWeight, values: Any, dtype: Any) -> Any:
 def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
     """The codes, scales and zero points of some rows after the other."""
     rule = weight.rule
-    if rule.kind == "dynamic":
+    if rule.kind in INTEGERS:
         yield from _integer_parts(weight)
         return
     inputs = weight.inputs()
     threads, size = (THREADS, BLOCK_BYTES) if inputs is None else (1, CALIBRATED_BYTES)
     with prefetched(partial(_parts_of_rows, weight, inputs), _row_slices(weight, size), threads + 1, threads) as parts:
         yield from parts
+
+
+def dequantized(weight: QuantizedWeight) -> Any:
+    """The float32 values that the codes of a weight in blocks stand for, in its shape."""
+    rule, shape = weight.rule, tuple(weight.tensor.shape)
+    return np.concatenate([_values(parts, rule, shape[-1]) for parts in _quantized_parts(weight)]).reshape(shape)
+
+
+def _values(parts: Mapping[str, Any], rule: WeightRule, width: int) -> Any:
+    """The values of the codes, scales and zero points of some rows in blocks, `[rows, width]`."""
+    codes, scales = _unpacked(parts["codes"], rule.bits), parts["scales"].astype(np.float16).astype(np.float32)
+    points = _unpacked(parts["zero_points"], rule.bits)[:, : scales.shape[1], None]
+    zero = np.float32(2 ** (rule.bits - 1)) if rule.symmetric else points
+    return ((codes - zero) * scales[..., None]).reshape(len(codes), -1)[:, :width]
+
+
+def _unpacked(packed: Any, bits: int) -> Any:
+    """The codes along the last axis of bytes that hold several, the first in the low bits, as float32."""
+    places = packed[..., None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2**bits - 1)
+    return places.reshape(*packed.shape[:-1], -1).astype(np.float32)
 
 
 def _parts_of_rows(weight: QuantizedWeight, inputs: InputErrors | None, bits: tuple[Any, Any]) -> Mapping[str, Any]:
@@ -176,9 +211,10 @@ def _integer_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
     """The codes of a weight with one scale for each column, or one for all; the scales come with the last codes."""
     scales, zero_points = _integer_parameters(weight)
     low, high = _integer_range(weight.rule)
-    integer = np.int8 if weight.rule.signed else np.uint8
+    integer = np.int8 if has_signs(weight.rule) else np.uint8
     for values in _columns(weight):
         codes = np.clip((values / scales).round() + zero_points, low, high).astype(integer)
+        codes = codes.T if channel_axis(weight.rule, len(weight.tensor.shape)) == 0 else codes
         yield {"codes": codes, "scales": scales[:0], "zero_points": zero_points[:0].astype(integer)}
     empty = np.empty(0, integer)
     yield {"codes": empty, "scales": scales, "zero_points": zero_points.astype(integer)}
@@ -191,23 +227,27 @@ def _integer_parameters(weight: QuantizedWeight) -> tuple[Any, Any]:
         least = np.minimum(least, _finite(weight, values).min(axis=0))
         greatest = np.maximum(greatest, values.max(axis=0))
     low, high = _integer_range(weight.rule)
-    if weight.rule.signed:
+    if has_signs(weight.rule):
         greatest = np.maximum(-least, greatest)
         least = -greatest
     scales = (greatest.astype(np.float64) - least) / (high - low)
     is_zero = scales < np.finfo(np.float32).tiny
     scales = np.where(is_zero, 1.0, scales)
-    zero_points = np.where(is_zero, 0, np.round((low + high) / 2 if weight.rule.signed else low - least / scales))
+    zero_points = np.where(is_zero, 0, np.round((low + high) / 2 if has_signs(weight.rule) else low - least / scales))
     return scales.astype(np.float32), zero_points.astype(np.float32)
 
 
 def _integer_range(rule: WeightRule) -> tuple[int, int]:
-    return (-127, 127) if rule.signed else (0, 255)
+    return (-127, 127) if has_signs(rule) else (0, 255)
 
 
 def _columns(weight: QuantizedWeight) -> Iterator[Any]:
     """The elements of a float32 tensor as matrices; a column shares a scale: one for each channel, or one for all."""
-    width = weight.tensor.shape[-1] if weight.rule.per_channel else 1
+    shape = tuple(weight.tensor.shape)
+    if channel_axis(weight.rule, len(shape)) == 0:  # a kernel, which is small
+        yield np.concatenate([*chunks(weight.tensor)]).view(np.float32).reshape(shape[0], -1).T
+        return
+    width = shape[-1] if weight.rule.per_channel else 1
     rest = np.empty(0, np.float32)
     for chunk in chunks(weight.tensor):
         values = np.concatenate([rest, chunk.view(np.float32)])

@@ -34,10 +34,7 @@ LINK: WeightStorage = "link"
 
 
 def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None:
-    """Raises InvalidSpec for a suffix that cannot end a file name, or that is the suffix of another kind of file.
-
-    With the latter, a graph or weights of a checkpoint would be replaced, and deleted by the next export.
-    """
+    """Raises InvalidSpec for a suffix that cannot end a file name, or that is of files that must not be replaced."""
     if not isinstance(suffix, str):
         return
     if not suffix or ".." in suffix or any(character in suffix for character in "/\\\0\n"):
@@ -91,10 +88,7 @@ class WriteOptions:
 
 @record(kw_only=True)
 class ResolvedWriteOptions:
-    """`WriteOptions` in which the layout has replaced each None.
-
-    `entries` are the tensors of a checkpoint that may be linked to.
-    """
+    """`WriteOptions` in which the layout has replaced each None, and the `entries` of a checkpoint to link to."""
 
     layout: Layout
     weight_storage: str
@@ -104,11 +98,7 @@ class ResolvedWriteOptions:
 
 
 def resolved_write_options(options: WriteOptions) -> ResolvedWriteOptions:
-    """The options with the defaults of their layout.
-
-    >>> resolved_write_options(WriteOptions(layout="transformers.js")).weight_storage
-    'copy'
-    """
+    """The options with the defaults of their layout."""
     layout = with_alias(layout_of(options.layout)) if options.alias else layout_of(options.layout)
     return ResolvedWriteOptions(
         layout=layout,
@@ -123,8 +113,7 @@ def with_checkpoint_entries(
 ) -> ResolvedWriteOptions:
     """The options with the tensors of a checkpoint's safetensors files, for `weight_storage="link"`; else unchanged.
 
-    InvalidSpec if no checkpoint is given. OutputExists if the folder holds other files of these names, unless
-    `overwrite`.
+    OutputExists if the folder holds other files of these names, unless `overwrite`.
     """
     if options.weight_storage != LINK:
         return options

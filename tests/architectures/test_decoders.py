@@ -217,10 +217,8 @@ def test_the_recorded_results_are_of_this_table():
 
 # Position ids
 
-# A model type of the contract that transformers does not have.
-NOT_IN_TRANSFORMERS = {"internlm2"}
 # Clients disagree on the rank of its positions: `with_input(spec, "position_ids")` or `with_mrope(spec)` takes them.
-WITHOUT_POSITIONS = {"qwen3_5_text"}
+WITHOUT_POSITIONS = {*WITHOUT_A_MODEL, "qwen3_5_text"}
 # Falcon has positions only without ALiBi.
 CONDITIONS = {"falcon": "not alibi"}
 
@@ -228,7 +226,7 @@ GENERATION = [
     (model_type, task)
     for model_type in decoders.ROWS
     for task in ("text-generation", "text-generation-with-past")
-    if task in onnxfn.tasks_for(model_type) and model_type not in NOT_IN_TRANSFORMERS | WITHOUT_POSITIONS
+    if task in onnxfn.tasks_for(model_type) and model_type not in WITHOUT_POSITIONS
 ]
 
 
@@ -242,7 +240,7 @@ def test_a_decoder_has_position_ids_if_its_forward_has_them(model_type, task):
 
 
 def test_every_row_of_a_decoder_is_tested():
-    assert {model_type for model_type, _ in GENERATION} == set(decoders.ROWS) - NOT_IN_TRANSFORMERS - WITHOUT_POSITIONS
+    assert {model_type for model_type, _ in GENERATION} == set(decoders.ROWS) - WITHOUT_POSITIONS
 
 
 # Layers that run several times

@@ -4,15 +4,12 @@ from importlib import import_module
 
 import pytest
 
+from onnxfn import bert_inputs, text_encoder
 from onnxfn.architectures import ARCHITECTURES, seq2seq
-from onnxfn.architectures.families.text import bert_inputs, text_encoder, text_inputs
 from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.dummies import dummies, padded, sized
-from onnxfn.specs.algebra.facts import case
-from onnxfn.specs.algebra.spec import ExportSpec, Overlay, Target
-from onnxfn.specs.axes import pattern
+from onnxfn.specs.algebra.dummies import dummies, sized
 from onnxfn.specs.plan.check_cases import in_case
-from onnxfn.specs.plan.planning import DEFAULTS, resolved
+from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Constant
 from onnxfn.specs.tasks.tasks import for_task, task_names
 
@@ -26,36 +23,9 @@ def dummies_of_cases(spec):
     return {case_.name: dummies(in_case(planned, case_), {}) for case_ in planned.cases}
 
 
-def test_the_defaults():
-    assert ExportSpec(target=Target(opset=18, int_dtype="int64")) == DEFAULTS
-
-
-def test_text_inputs_are_ids_and_a_mask_and_bert_inputs_add_segments():
-    assert [input_.name for input_ in text_inputs.inputs] == ["input_ids", "attention_mask"]
-    assert [input_.name for input_ in bert_inputs.inputs] == ["input_ids", "attention_mask", "token_type_ids"]
-    assert {pattern(input_.axes) for input_ in bert_inputs.inputs} == {"batch_size sequence_length"}
-
-
-def test_a_text_encoder_has_six_tasks():
-    assert task_names(text_encoder) == (
-        "feature-extraction",
-        "fill-mask",
-        "multiple-choice",
-        "question-answering",
-        "text-classification",
-        "token-classification",
-    )
-
-
 def test_a_text_encoder_returns_a_dict_and_has_no_inputs_of_its_own():
     assert text_encoder.call.constants == (Constant("return_dict", value=True),)
     assert text_encoder.inputs == ()
-
-
-def test_a_case_is_a_name_and_the_composition_of_its_specs():
-    assert case("long", sized(batch_size=1), sized(sequence_length=99)) == ExportSpec(
-        cases=[Overlay("long", sized(batch_size=1, sequence_length=99))]
-    )
 
 
 @pytest.mark.parametrize("task", task_names(BERT))
@@ -83,12 +53,6 @@ def test_token_and_segment_ids_are_below_their_vocabulary_sizes():
     arrays = dummies(resolved(compose(BERT, sized(sequence_length=400)), CONFIG), {})
     assert set(arrays["input_ids"].ravel().tolist()) == set(range(50))
     assert set(arrays["token_type_ids"].ravel().tolist()) == {0, 1, 2}
-
-
-def test_padded_sets_the_padding_side_of_every_mask():
-    arrays = dummies(resolved(compose(BERT, padded("left")), CONFIG), {})
-    assert arrays["attention_mask"][1, 0] == 0
-    assert arrays["attention_mask"][:, -1].tolist() == [1, 1]
 
 
 def test_a_model_type_has_one_row():

@@ -8,12 +8,10 @@ import pytest
 from declared_specs import specs_for_derivation, specs_of_rows
 from refusals import refusal
 
-from onnxfn import architectures, with_expanded_cache
-from onnxfn.architectures import ARCHITECTURES
+from onnxfn import ARCHITECTURES, UnknownName, architectures, with_expanded_cache
 from onnxfn.architectures.functions import function_named
 from onnxfn.architectures.patch_table import PATCHES
 from onnxfn.models.submodules import SUBMODULES
-from onnxfn.specs.errors import UnknownName
 
 FOLDER = Path(architectures.__file__).parent
 SPECS = (*specs_of_rows(), *specs_for_derivation(), with_expanded_cache(ARCHITECTURES["deepseek_v3"]))

@@ -14,7 +14,6 @@ import onnxfn
 from onnxfn.models.dtypes import dtypes_in, in_dtype
 from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import dummies
-from onnxfn.specs.errors import InvalidSpec
 
 TASK = "text-generation-with-past"
 TOKENS = 300
@@ -129,4 +128,4 @@ def test_a_module_of_16_bits_with_a_layer_of_32_is_exported_as_it_is(tmp_path):
 def test_a_module_that_has_more_weights_of_32_bits_than_of_16_needs_a_dtype_of_the_spec(tmp_path):
     module = Island(64)
     spec = onnxfn.derived(Island(8).float(), sample={"x": torch.ones(2, 8)})
-    assert "choose that of the graph" in refusal(InvalidSpec, onnxfn.export, spec, module, tmp_path / "out")
+    assert "choose that of the graph" in refusal(onnxfn.InvalidSpec, onnxfn.export, spec, module, tmp_path / "out")

@@ -12,7 +12,6 @@ from sizes import SHARED
 import onnxfn
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import open_check_session
-from onnxfn.specs.errors import InvalidSpec
 
 MAX_KEYPOINTS = 60
 STRICT = {**SHARED["paired"]["keypoint_detector_config"], "keypoint_threshold": 0.15}
@@ -84,7 +83,7 @@ def test_images_without_keypoints_have_none_and_the_others_of_a_batch_or_pair_ha
 def test_a_matcher_that_stops_early_is_refused_with_the_options_to_set(tmp_path):
     model = tiny.model("lightglue", "AutoModelForKeypointMatching", depth_confidence=0.95, width_confidence=0.99)
     spec = onnxfn.spec_for("lightglue", "keypoint-matching")
-    assert refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out") == (
+    assert refusal(onnxfn.InvalidSpec, onnxfn.export, spec, model, tmp_path / "out") == (
         "LightGlueForKeypointMatching stops early and prunes keypoints depending on the images "
         "(depth_confidence=0.95, width_confidence=0.99), and a graph runs all layers on all keypoints; "
         "switch both off: from_pretrained(..., depth_confidence=-1.0, width_confidence=-1.0), "

@@ -29,9 +29,7 @@ from onnxfn.export.cli.demo import SENTENCES, minilm
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS, row_name
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import sized
-from onnxfn.specs.algebra.planned import Case
 from onnxfn.specs.axis_symbols import graph_axes
-from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.tasks.tasks import task_names
 
 TEXT_ENCODERS = ("diffusers.clip-text", "diffusers.gemma2-text-encoder", "diffusers.t5-encoder")
@@ -96,7 +94,7 @@ def test_library_and_class_decide_the_row_of_a_model():
     assert row_name(of_library("timm.models.resnet", "ResNet")) == "timm.default-timm-config"
     unet = of_library("diffusers.models.unets", "UNet2DConditionModel")
     assert row_name(unet) == "diffusers.unet-2d-condition"
-    message = refusal(UnknownName, row_name, of_library("diffusers.models", "AutoencoderKL"))
+    message = refusal(onnxfn.UnknownName, row_name, of_library("diffusers.models", "AutoencoderKL"))
     parts = "diffusers.vae-encoder, diffusers.vae-decoder"
     assert message == f"AutoencoderKL has several parts; pass the name of one row: {parts}"
     assert row_name(of_library("diffusers.models", "Unheard")) is None
@@ -116,7 +114,7 @@ def test_a_model_in_windows_agrees_at_odd_sizes(tmp_path):
     result = onnxfn.export(spec, model, folder, config=snapshot(model))
     (part,) = result.plan.parts
     cases = tuple(
-        Case(f"{height} x {width}", axes=sized(height=height, width=width).axes)
+        onnxfn.Case(f"{height} x {width}", axes=sized(height=height, width=width).axes)
         for height, width in ((61, 157), (191, 223), (127, 253))
     )
     assert check(model, other_sizes.with_cases(part, cases), folder / "model.onnx", result.plan).passed
@@ -171,7 +169,7 @@ def test_each_component_of_a_pipeline_has_a_folder(tmp_path):
 
 
 def test_a_pipeline_is_not_written_to_a_file(tmp_path):
-    message = refusal(InvalidSpec, onnxfn.export_pipeline, pipeline(), tmp_path / "out.onnx")
+    message = refusal(onnxfn.InvalidSpec, onnxfn.export_pipeline, pipeline(), tmp_path / "out.onnx")
     assert message == "a pipeline has several files; name a folder, not out.onnx"
     assert list(tmp_path.iterdir()) == []
 
@@ -200,7 +198,7 @@ def test_a_pipeline_replaces_all_parts_of_an_earlier_one_and_nothing_else(tmp_pa
 
 
 def test_a_component_without_a_row_is_refused_before_any_export(tmp_path):
-    message = refusal(UnknownName, onnxfn.export_pipeline, pipeline(prior=torch.nn.ReLU()), tmp_path / "out")
+    message = refusal(onnxfn.UnknownName, onnxfn.export_pipeline, pipeline(prior=torch.nn.ReLU()), tmp_path / "out")
     assert message.startswith("no spec for prior (ReLU) of SimpleNamespace; pass run=, a function that runs it; known ")
 
 

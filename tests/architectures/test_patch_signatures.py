@@ -20,8 +20,7 @@ from declared_specs import specs_for_derivation, specs_of_rows
 from refusals import refusal
 
 import onnxfn.architectures.patches
-from onnxfn import with_expanded_cache
-from onnxfn.architectures import ARCHITECTURES
+from onnxfn import ARCHITECTURES, with_expanded_cache
 from onnxfn.architectures import patch_table as table
 from onnxfn.architectures.functions import function_named
 from onnxfn.architectures.patch_table import PATCHES, module_patches

@@ -13,10 +13,8 @@ from attrs import evolve
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import onnxfn
-from onnxfn import InvalidSpec
 from onnxfn.export.jobs.request import request_of
 from onnxfn.export.run.diffusers import export_pipeline_request
-from onnxfn.programs import assembled, export_pipeline
 
 WORDS = ["a", "cat", "dog", "on", "the", "moon", "red"]
 BLOCKS = {
@@ -126,14 +124,14 @@ def test_a_pipeline_draws_the_same_on_onnx_runtime(name, tmp_path):
 
     runs = [lambda: drawn(["a cat"], 64, 64), lambda: drawn(["a cat", "the red dog on the moon"], 64, 96)]
     runs.append(lambda: drawn(["a cat"], 96, 128))
-    results = export_pipeline(diffusion, tmp_path / "out", run=runs)
+    results = onnxfn.export_pipeline(diffusion, tmp_path / "out", run=runs)
     assert all(result.report.passed for result in results.values())
     models_of = [each for each, model in diffusion.components.items() if isinstance(model, torch.nn.Module)]
     assert {part.removesuffix("_encoder").removesuffix("_decoder") for part in results} == {
         each.removesuffix("_encoder") for each in models_of
     }
     expected = drawn(["a dog"], 96, 160)
-    with assembled(diffusion, tmp_path / "out") as parts:
+    with onnxfn.assembled(diffusion, tmp_path / "out") as parts:
         torch.testing.assert_close(drawn(["a dog"], 96, 160), expected, rtol=1e-3, atol=1e-3)
     assert parts
 
@@ -152,7 +150,7 @@ def test_the_command_line_watches_a_saved_pipeline_run(tmp_path):
     assert dict(results["unet"].inputs["sample"]) == {0: "batch_size"}
     by_itself = export_pipeline_request(evolve(request, runs=(), path=f"{tmp_path}/by itself"))
     assert by_itself["unet"].inputs == results["unet"].inputs
-    with pytest.raises(InvalidSpec, match="--run 'a cat' has no value for 'a cat'; write --run"):
+    with pytest.raises(onnxfn.InvalidSpec, match="--run 'a cat' has no value for 'a cat'; write --run"):
         export_pipeline_request(evolve(request, runs=["a cat"], path=f"{tmp_path}/other"))
 
 

@@ -4,7 +4,8 @@ import pytest
 from transformers import CONFIG_MAPPING
 
 import onnxfn
-from onnxfn.specs.stored.reports import Difference, Exported, GraphSize, Report
+from onnxfn.specs.conditions import Condition
+from onnxfn.specs.stored.reports import Difference, Exported, Fusion, GraphSize, Report
 
 SCREEN = 40
 """Lines of a terminal, and rows of a table in a notebook."""
@@ -36,6 +37,9 @@ def result_of(plan):
     files = [f"out/{name}" for name in (*plan.files, "config.json", "generation_config.json", "report.json")]
     sizes = [GraphSize(part.name, 10**9, 3000, [("logits", "float32[batch_size, 2]")]) for part in plan.parts]
     facts = {"repeats": ["30 layers of model.layers from 4"], "versions": [("onnxfn", "0.1.0"), ("torch", "2.13.0")]}
+    facts["limits"] = [Condition("sequence_length <= 96"), Condition("batch_size <= 9")]
+    fused = [Fusion(name, 30) for name in ("Attention", "RMSNormalization", "RotaryEmbedding")]
+    facts["fusions"] = [("model", tuple(fused))]
     seconds = [(stage, 0.1) for stage in ("plan", "capture", "passes", "write", "check", "complete")]
     return Exported("out", files, plan, 18, seconds, Report(errors, cases), graphs=sizes, bytes=10**9, **facts)
 
@@ -46,6 +50,6 @@ def test_a_decoder_with_all_its_layers_fits_on_a_screen(model_type, task):
     spec = onnxfn.spec_for(model_type, task)
     plan = onnxfn.plan(spec, config)
     result = result_of(plan)
-    for record in (spec, plan, result.report, result):
+    for record in (spec, plan, plan.parts[0], plan.parts[0].spec, result.report, result):
         assert len(str(record).splitlines()) <= SCREEN
         assert len(repr(record)) <= 300

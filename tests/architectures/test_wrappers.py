@@ -15,7 +15,6 @@ from onnxfn.architectures.patches import sound
 from onnxfn.architectures.wrappers import music, speecht5
 from onnxfn.run.sessions import open_session
 from onnxfn.specs.algebra.dummies import dummies
-from onnxfn.specs.errors import InvalidSpec
 
 STEPS = 9
 
@@ -63,7 +62,7 @@ def test_speecht5_speaks_as_transformers(tmp_path, monkeypatch):
 
 def test_a_model_without_a_vocoder_is_refused():
     model = torch.nn.Module()
-    assert refusal(InvalidSpec, speecht5.postnet_and_vocoder, model) == (
+    assert refusal(onnxfn.InvalidSpec, speecht5.postnet_and_vocoder, model) == (
         "Module has no vocoder, which computes the waveform; before the export set "
         "model.vocoder = SpeechT5HifiGan.from_pretrained('microsoft/speecht5_hifigan')"
     )

@@ -13,7 +13,6 @@ from vector_specs import vector_spec
 import onnxfn
 from onnxfn.check.verdict.case_comparisons import OTHER_VALUES
 from onnxfn.export.run.attempts import RETRACED
-from onnxfn.specs.stored.reports import CheckFailed
 
 LAYERS, WIDTH = 40, 64
 SPEC = vector_spec(WIDTH)
@@ -80,7 +79,7 @@ def graphs(monkeypatch):
 
 def test_a_model_that_amplifies_rounding_is_refused_with_the_reason_after_one_trace(tmp_path, graphs):
     torch.manual_seed(0)
-    with pytest.raises(CheckFailed, match="these weights amplify rounding") as caught:
+    with pytest.raises(onnxfn.CheckFailed, match="these weights amplify rounding") as caught:
         onnxfn.export(SPEC, Model(2.5), tmp_path / "out")
     [difference] = caught.value.report.differences
     assert difference.within_own_error
@@ -103,7 +102,7 @@ def test_a_wrong_file_of_such_a_model_is_refused_for_what_is_wrong(tmp_path, gra
         return files
 
     monkeypatch.setattr(ATTEMPTS, "write_graphs", with_other_weights)
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(onnxfn.CheckFailed) as caught:
         onnxfn.export(SPEC, model, tmp_path / "out")
     assert "amplify" not in str(caught.value)
     assert graphs.call_count == 2

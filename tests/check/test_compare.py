@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import onnxfn
 from onnxfn.check.verdict.compare import Exact, compare, valid_elements
 from onnxfn.check.verdict.verdict import PRECISIONS, NoReference, Norms, allowed, always_allowed
-from onnxfn.specs.algebra.spec import Check, Target
 
 NUMPY = {"float32": np.float32, "float16": np.float16}
 dtypes = st.sampled_from(sorted(NUMPY))
@@ -21,7 +20,7 @@ scales = st.floats(1e-3, 1e3)
 
 
 def spec(dtype, **check):
-    return onnxfn.PlannedSpec(target=Target(float_dtype=dtype), check=Check(**check))
+    return onnxfn.PlannedSpec(target=onnxfn.Target(float_dtype=dtype), check=onnxfn.Check(**check))
 
 
 def normal(seed, length, scale):

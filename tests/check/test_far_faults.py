@@ -17,7 +17,6 @@ from graph_edits import after_input, constant, edited_export, initializers, inse
 
 import onnxfn
 from onnxfn.check.cases import references
-from onnxfn.specs.stored.reports import CheckFailed
 
 LONG = {"max_position_embeddings": 8192, "num_hidden_layers": 4}
 FACTORS = {"short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.1, 1.5, 2.0, 4.0]}
@@ -121,7 +120,7 @@ def spec_and_model(name):
 def report_of(spec, model, folder):
     try:
         return onnxfn.validate(spec, model, folder)
-    except CheckFailed as error:
+    except onnxfn.CheckFailed as error:
         return error.report
 
 

@@ -28,15 +28,15 @@ def llama():
 def integers(llama, tmp_path_factory):
     """A file with integers, and a tied table in blocks of 8 bits at level 4."""
     folder = tmp_path_factory.mktemp("integers") / "out"
-    onnxfn.export(SPEC, llama, folder, dtypes=("q8",), check=False)
-    return folder / "model_quantized.onnx"
+    onnxfn.export(SPEC, llama, folder, dtypes=("uint8",), check=False)
+    return folder / "model_uint8.onnx"
 
 
 def report_of(llama, file, change, folder):
     """The report on a file after a change of its graph."""
     folder.mkdir()
     edited_file(file, change, folder / file.name)
-    return onnxfn.validate(SPEC, llama, onnxfn.load(folder, dtype="q8"), floors=LOW)
+    return onnxfn.validate(SPEC, llama, onnxfn.load(folder, dtype="uint8"), floors=LOW)
 
 
 def operators(content):
@@ -97,8 +97,8 @@ def test_kernels_of_a_convolution_have_a_float_form(tmp_path):
     model = tiny.model("resnet", "AutoModelForImageClassification")
     spec = onnxfn.spec_for(model, "image-classification")
     floors = onnxfn.Floors(agreement=0.0, cosine=-1.0)
-    report = onnxfn.export(spec, model, tmp_path / "out", dtypes=("q8",), floors=floors).report
-    assert "ConvInteger" in operators((tmp_path / "out" / "model_quantized.onnx").read_bytes())
+    report = onnxfn.export(spec, model, tmp_path / "out", dtypes=("uint8",), floors=floors).report
+    assert "ConvInteger" in operators((tmp_path / "out" / "model_uint8.onnx").read_bytes())
     assert report.passed
     assert report.differences
 
@@ -141,7 +141,7 @@ def test_a_group_of_another_form_is_a_finding(llama, integers, change, tmp_path)
 
 def test_the_file_itself_is_measured_too(llama, integers):
     """A right file is compared in its float form, and its own kernels are measured on the text."""
-    report = onnxfn.validate(SPEC, llama, onnxfn.load(integers.parent, dtype="q8"), floors=LOW)
+    report = onnxfn.validate(SPEC, llama, onnxfn.load(integers.parent, dtype="uint8"), floors=LOW)
     assert report.passed
     assert {each.output for each in report.differences} >= {"logits"}
     values = {each.measure: each.value for each in report.measurements}
@@ -150,7 +150,7 @@ def test_the_file_itself_is_measured_too(llama, integers):
 
 def test_a_float_form_reads_weights_in_external_data(llama, tmp_path):
     write = onnxfn.WriteOptions(external_data_threshold=0)
-    report = onnxfn.export(SPEC, llama, tmp_path / "out", dtypes=("q8",), floors=LOW, write=write).report
+    report = onnxfn.export(SPEC, llama, tmp_path / "out", dtypes=("uint8",), floors=LOW, write=write).report
     assert [*Path(tmp_path / "out").glob("*.onnx_data")]
     assert report.passed
     assert report.differences

@@ -13,7 +13,7 @@ from sizes import SPECIAL
 from vector_specs import image_spec
 
 import onnxfn
-from onnxfn import compose, gives, sized, takes, with_shapes
+from onnxfn import CaptureFailed, CheckFailed, compose, gives, sized, takes, with_shapes
 from onnxfn.architectures.families.detection import images_without_cases
 from onnxfn.architectures.families.vision import fixed_images
 from onnxfn.check.cases.references import check_cases
@@ -22,10 +22,8 @@ from onnxfn.export.run.runnable_images import with_runnable_images
 from onnxfn.graphs.capture.trace_conditions import at_other_sizes
 from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.conditions import Condition, range_of
-from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.onnx_files import metadata
 
 
@@ -98,7 +96,7 @@ def test_cases_are_moved_to_images_with_as_many_positions_as_the_model_picks():
     [
         (Picker(3), spec()),
         (Grid(), with_shapes(spec(), height=64, width=64)),
-        (Grid(), spec(takes("other", "batch_size 1", "pixels", kind="float"))),
+        (Grid(), spec(takes("other", "batch_size 1", "normal", kind="float"))),
     ],
     ids=["all cases run", "images of a fixed size", "a fault that is not of the size"],
 )

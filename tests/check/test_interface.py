@@ -16,7 +16,6 @@ import onnxfn
 from onnxfn.check.check import check
 from onnxfn.export.run.attempts import RETRACED
 from onnxfn.run.sessions import open_check_session
-from onnxfn.specs.stored.reports import CheckFailed
 
 SPEC = onnxfn.spec_for("bert", "text-classification")
 
@@ -56,19 +55,15 @@ def test_an_interface_that_is_not_the_plans_is_found(kind, site, finding, classi
 
 def test_an_input_of_another_dtype_is_refused_by_onnx_runtime(classifier, exported, tmp_path):
     file = edited_file(exported.files[0], at(input_type, "input_ids"), tmp_path / "model.onnx")
-    message = refusal(CheckFailed, onnxfn.validate, SPEC, classifier, file)
+    message = refusal(onnxfn.CheckFailed, onnxfn.validate, SPEC, classifier, file)
     assert "Unexpected input data type" in message
-
-
-def test_the_interface_of_an_export_has_no_findings(exported):
-    assert exported.report.findings == ()
 
 
 def test_a_past_of_layers_that_the_model_does_not_have_is_found(tmp_path):
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=4)
     model.config.num_hidden_layers = 7
     spec = onnxfn.spec_for("llama", "text-generation-with-past")
-    message = refusal(CheckFailed, onnxfn.export, spec, model, tmp_path / "out")
+    message = refusal(onnxfn.CheckFailed, onnxfn.export, spec, model, tmp_path / "out")
     assert "'present.4.key' has the shape " in message
     assert "the model has fewer layers than its configuration" in message
 
@@ -92,7 +87,7 @@ def test_an_error_while_texts_are_decoded_is_one_line(llama, tmp_path):
         return run_fails(open_check_session(file))
 
     file = Path(result.files[0])
-    message = refusal(CheckFailed, check, llama, result.plan.parts[0], file, session_for=session_for)
+    message = refusal(onnxfn.CheckFailed, check, llama, result.plan.parts[0], file, session_for=session_for)
     assert message == (
         "model: texts cannot be decoded (16 tokens after left-padded prompts of 6): IndexError: indices and arrays"
     )
@@ -103,7 +98,7 @@ def test_all_layers_are_traced_if_onnx_runtime_cannot_run_a_graph_from_a_templat
     spec = onnxfn.spec_for("llama", "text-generation-with-past")
     build = onnxfn.BuildOptions(template_cache=tmp_path / "templates")
     onnxfn.export(spec, llama, tmp_path / "first", build=build, check=False)
-    errors = [CheckFailed("ONNX Runtime cannot run model.onnx at one: Fail")]
+    errors = [onnxfn.CheckFailed("ONNX Runtime cannot run model.onnx at one: Fail")]
 
     def fail_once(*arguments, **keywords):
         if errors:

@@ -11,7 +11,6 @@ from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn.check.variants.weight_bytes import weight_findings
-from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.onnx_files import stored_tensors
 
 SPEC = onnxfn.spec_for("bert", "feature-extraction")
@@ -34,10 +33,6 @@ def folder(bert, tmp_path_factory):
 def changed(folder, path, name, change):
     """A copy of an export in which one weight is changed."""
     return edited_file(folder / "model.onnx", changed_weight(name, change), path / "model.onnx")
-
-
-def test_an_unchanged_file_has_no_findings(bert, folder):
-    assert onnxfn.validate(SPEC, bert, folder).findings == ()
 
 
 def change_row(table, row=3777):
@@ -89,7 +84,7 @@ def test_weights_that_are_not_finite_are_named(value, tmp_path):
     model = tiny.model("bert", "AutoModel")
     with torch.no_grad():
         model.encoder.layer[1].output.dense.weight[2, 3:5] = value
-    message = refusal(CheckFailed, onnxfn.export, SPEC, model, tmp_path / "out")
+    message = refusal(onnxfn.CheckFailed, onnxfn.export, SPEC, model, tmp_path / "out")
     assert message.startswith(
         "model: encoder.layer.1.output.dense.weight has 2 elements that are NaN or infinite, in the model itself"
     )

@@ -20,8 +20,6 @@ from onnxfn.check.wholes.torch_whole import WHOLE
 from onnxfn.check.wholes.whole_models import generate_comparison, prompt_comparisons, whole_model_report
 from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.edits.behaviors import model_part
-from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.stored.reports import CheckFailed
 
 TASK = "image-text-to-text-with-past"
 
@@ -105,7 +103,7 @@ def test_the_parts_without_a_fault_agree(whole):
 def test_another_placeholder_token_is_refused_with_both_numbers(whole):
     prompts = [*prompts_of(whole)]
     wrong = evolve(whole, known=evolve(whole.known, tokens={"image_features": 98}))
-    said = refusal(CheckFailed, list, prompt_comparisons(wrong, exact_outputs(whole.model, None), prompts[1]))
+    said = refusal(onnxfn.CheckFailed, list, prompt_comparisons(wrong, exact_outputs(whole.model, None), prompts[1]))
     assert "1 image in a text" in said
     assert "4 rows of features for 0 placeholder tokens (id 98)" in said
 
@@ -121,7 +119,7 @@ def test_a_prompt_that_pytorch_refuses_is_a_finding(llava, exported, monkeypatch
 
     def refusing(whole, prompt, *more):
         if prompt.case == "2 images in a text":
-            raise CaptureFailed("it takes one image")
+            raise onnxfn.CaptureFailed("it takes one image")
         return own(whole, prompt, *more)
 
     monkeypatch.setattr(joined_parts, "torch_logits", refusing)
@@ -149,6 +147,6 @@ def test_a_file_that_lacks_what_processors_give_is_refused(tmp_path):
     # Its decoder does so while the cache is empty; this one is causal.
     model = every_part.tiny_model("paligemma", TASK)
     causal = onnxfn.compose(onnxfn.spec_for(model, TASK), model_part(DECODER_WITH_PAST, wide_decoder))
-    with pytest.raises(CheckFailed, match="no file takes token_type_ids, which processors give"):
+    with pytest.raises(onnxfn.CheckFailed, match="no file takes token_type_ids, which processors give"):
         onnxfn.export(causal, model, tmp_path / "out")
     assert not (tmp_path / "out").exists()

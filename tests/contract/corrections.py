@@ -16,9 +16,8 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from onnxfn.specs.algebra.spec import ExportSpec, Parts
+from onnxfn import ExportSpec, File, Parts
 from onnxfn.specs.edits.behaviors import split, with_behavior
-from onnxfn.specs.records import File
 
 
 @frozen

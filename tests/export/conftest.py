@@ -18,3 +18,14 @@ def temporary_files(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
+
+
+@pytest.fixture(scope="module")
+def characters():
+    """A tokenizer with a token for each printable character of ASCII."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokens = Tokenizer(models.WordLevel({chr(code): code - 32 for code in range(32, 127)}, unk_token=" "))
+    tokens.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=tokens, unk_token=" ", pad_token=" ")

@@ -17,7 +17,6 @@ from safetensors.torch import load_file
 import onnxfn
 from onnxfn.models.casting import adapted_copy
 from onnxfn.models.dtypes import in_dtype
-from onnxfn.specs.errors import InvalidSpec
 
 CLOSE = {"rtol": 1e-6, "atol": 1e-7}
 """A product of rank 4 in float32, summed in another order."""
@@ -80,7 +79,7 @@ def test_an_export_holds_the_merged_weights_and_passes_its_check(name, dtype, tm
         )
 
 
-@pytest.mark.parametrize("dtype", ["q4", "q8"])
+@pytest.mark.parametrize("dtype", ["q4", "uint8"])
 def test_quantized_weights_are_those_of_the_merged_model(dtype, tmp_path):
     base, folder = peft_adapters.base_model("patterns"), peft_adapters.FOLDER / "patterns"
     spec = onnxfn.with_dtypes(onnxfn.spec_for(base, TASKS["patterns"]), float=dtype)
@@ -160,14 +159,14 @@ def tied_head():
     ids=["another model", "another layer", "tied", "wider"],
 )
 def test_an_adapter_that_does_not_fit_the_model_is_refused(name, model, part):
-    assert part in refusal(InvalidSpec, adapted, name, model())
+    assert part in refusal(onnxfn.InvalidSpec, adapted, name, model())
 
 
 def test_a_model_that_cannot_be_copied_is_refused():
     base = peft_adapters.base_model("patterns")
     folder = peft_adapters.FOLDER / "patterns"
     base.lock = threading.Lock()
-    assert "cannot be copied" in refusal(InvalidSpec, adapted_copy, base, folder)
+    assert "cannot be copied" in refusal(onnxfn.InvalidSpec, adapted_copy, base, folder)
     assert adapted_copy(base, None) is base
 
 

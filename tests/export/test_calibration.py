@@ -2,24 +2,16 @@
 
 from pathlib import Path
 
+import onnx
 import pytest
+import tiny
 from refusals import refusal
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 import onnxfn
 from onnxfn.check.variants.quantized_weights import quantized_weight_errors
 from onnxfn.specs.quantization import REACH
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
-
-
-@pytest.fixture(scope="module")
-def characters():
-    """A tokenizer with a token for each printable character of ASCII."""
-    tokens = Tokenizer(models.WordLevel({chr(code): code - 32 for code in range(32, 127)}, unk_token=" "))
-    tokens.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=tokens, unk_token=" ", pad_token=" ")
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +52,21 @@ def test_calibration_needs_a_tokenizer_and_a_text(wide_llama, characters, tmp_pa
     assert "calibrated weights need a tokenizer" in said
     options = {"dtypes": ["q4c"], "preprocessor": characters, "calibration": tmp_path / "none"}
     assert "cannot be read" in refusal(onnxfn.InvalidSpec, onnxfn.export, SPEC, wide_llama, tmp_path / "out", **options)
+
+
+def test_a_text_gives_activations_their_scales(characters, tmp_path):
+    spec, model = tiny.spec_and_model("bert", "fill-mask", vocab_size=100)
+    floors = onnxfn.Floors(agreement=0.5, kl=1.0)
+    exported = onnxfn.export(
+        spec, model, tmp_path / "out", preprocessor=characters, dtypes=["int8-static"], floors=floors
+    )
+    operators = [node.op_type for node in onnx.load(tmp_path / "out" / "model_int8_static.onnx").graph.node]
+    assert operators.count("DequantizeLinear") - operators.count("QuantizeLinear") == len(
+        [name for name, weight in model.named_parameters() if weight.ndim == 2 and "embeddings" not in name]
+    )
+    (cases,) = {each.cases for each in exported.report.measurements if each.measure == "kl"}
+    assert cases.endswith("tokens of text")
+    assert onnxfn.validate(spec, model, exported, preprocessor=characters, floors=floors).passed
 
 
 def test_only_blocks_are_calibrated():

@@ -10,9 +10,8 @@ from own_processes import printed
 from refusals import refusal
 from transformers import AutoModel, BertModel
 
-from onnxfn.export.jobs.request import ExportRequest
+from onnxfn import ExportRequest, LoadFailed
 from onnxfn.export.run.requests import export_request
-from onnxfn.specs.errors import LoadFailed
 
 BEFORE, AFTER = 1e-12, 0.5
 """The epsilon of the configuration, before and after it changes."""

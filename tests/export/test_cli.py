@@ -12,13 +12,11 @@ from fine_tunes import save_berts
 from own_processes import printed
 
 import onnxfn
-from onnxfn import BatchResult
 from onnxfn.export.cli import demo
 from onnxfn.export.cli import export_command as cli_batch
 from onnxfn.export.cli.demo import minilm
 from onnxfn.export.report import push
 from onnxfn.graphs.templates import template_cache as cache_folder
-from onnxfn.specs.version import VERSION
 
 FLAGS_OF_EXPORTS = {"first": (), "second": (), "third": ("--no-template-cache", "--trace-all-layers")}
 
@@ -47,8 +45,10 @@ def test_export_finds_the_task_prints_it_and_copies_the_tokenizer_that_feeds_the
     assert logits.shape[:2] == tokens["input_ids"].shape
 
 
-def test_flags_set_opset_and_dtype(checkpoint, tmp_path):
-    flags = ("--opset", "20", "--dtype", "float16", "--layout", "optimum")
+def test_flags_set_opset_dtype_and_sizes_and_replace_files(checkpoint, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("")
+    flags = ("--opset", "20", "--dtype", "float16", "--layout", "optimum", "--size", "sequence_length=9", "--force")
     succeed("export", checkpoint, tmp_path / "out", *flags)
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     assert [output.type for output in session.get_outputs()] == ["tensor(float16)"]
@@ -107,19 +107,11 @@ def test_a_failed_check_is_exit_code_1_and_leaves_no_files(checkpoint, tmp_path)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_without_a_configuration_lists_its_files(tmp_path):
+def test_a_folder_without_a_configuration_lists_its_files_and_a_name_is_needed(tmp_path):
     (tmp_path / "weights.bin").write_text("")
     message = error_of("export", tmp_path, tmp_path / "out")
     assert message == f"no config.json in {tmp_path}; files: weights.bin; pass the folder of a checkpoint"
-
-
-def test_a_path_that_exists_needs_overwrite(checkpoint, tmp_path):
-    (tmp_path / "mine.txt").write_text("")
-    message = error_of("export", checkpoint, tmp_path)
-    assert message == f"{tmp_path} exists and is not empty; choose another path, or pass overwrite=True (--overwrite)"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt"]
-    succeed("export", checkpoint, tmp_path, "--overwrite")
-    succeed("export", checkpoint, tmp_path, "--force")
+    assert error_of("export", "", tmp_path / "out").startswith("the checkpoint has no name: ")
 
 
 @pytest.mark.parametrize("suffix", ["a/b", "/../../victim.txt", ".onnx", ".safetensors"])
@@ -158,14 +150,6 @@ def test_a_value_that_no_export_can_have_is_an_error(checkpoint, tmp_path, flags
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_size_of_the_trace_may_be_given(checkpoint, tmp_path):
-    succeed("export", checkpoint, tmp_path / "out", "--size", "sequence_length=9")
-
-
-def test_a_model_without_a_name_is_an_error(tmp_path):
-    assert error_of("export", "", tmp_path / "out").startswith("the checkpoint has no name: ")
-
-
 def test_inspect_prints_a_spec_or_its_json():
     from onnxfn import from_json, spec_for
 
@@ -184,12 +168,9 @@ def test_cache_prints_the_folder_and_its_size_and_clears_it(tmp_path):
     assert invoke("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 0 files, 0.0 MB\n"
 
 
-def test_tasks_prints_the_tasks_of_a_model_type():
+def test_the_tasks_of_a_model_type_and_the_version_are_printed():
     assert invoke("tasks", "splinter").stdout.split() == ["feature-extraction", "question-answering"]
-
-
-def test_version_prints_the_version():
-    assert invoke("--version").stdout.strip() == VERSION
+    assert invoke("--version").stdout.strip() == onnxfn.__version__
 
 
 def test_help_does_not_import_torch():
@@ -300,7 +281,7 @@ def test_a_repository_is_private_on_request(flags, is_private, monkeypatch):
 def test_the_options_of_a_batch_are_those_of_its_jobs(word, tmp_path, monkeypatch):
     save_berts(tmp_path / "models", 1)
     batches = []
-    monkeypatch.setattr(cli_batch, "export_many", lambda jobs, **_: batches.append(jobs) or BatchResult([]))
+    monkeypatch.setattr(cli_batch, "export_many", lambda jobs, **_: batches.append(jobs) or onnxfn.BatchResult([]))
     flags = ("--dtype", "float16", "--check", "sections", word)
     succeed("batch", tmp_path / "models", tmp_path / "out", *flags)
     ((job,),) = batches

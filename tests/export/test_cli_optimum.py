@@ -11,7 +11,6 @@ import onnxfn
 from onnxfn.export.cli import export_command as cli_export
 from onnxfn.export.cli.commands import app
 from onnxfn.export.cli.flags import answers, our_option
-from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.run.spec_edits import spec_of
 
 FLAGS = (
@@ -138,5 +137,5 @@ def test_monolith_is_one_file_of_an_encoder_decoder_and_changes_no_other_model(t
     assert "task: text2text-generation (found)" in result.stdout
     assert [file.name for file in (tmp_path / "out" / "onnx").glob("*.onnx")] == ["model.onnx"]
     llama = tiny.model("llama", "AutoModelForCausalLM")
-    one_file, usual = (ExportRequest("llama", "out", edits=edits) for edits in ({"monolith": True}, {}))
+    one_file, usual = (onnxfn.ExportRequest("llama", "out", edits=edits) for edits in ({"monolith": True}, {}))
     assert spec_of(one_file, llama) == spec_of(usual, llama)

@@ -20,13 +20,11 @@ from rich.console import Console
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import onnxfn
-from onnxfn import Event, spec_for
 from onnxfn.export.cli.flags import say
 from onnxfn.export.cli.progress import stage_bars, stages
 from onnxfn.export.cli.texts import LINES, pipeline_text, result_text, screen
 from onnxfn.export.load.loading import load_configuration, load_model
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec, WeightBytes
-from onnxfn.specs.results.measurements import Measurement
 from onnxfn.specs.stored.reports import Exported, GraphSize, NotQuantized, Report
 
 CLI = Path(onnxfn.__file__).parent / "export" / "CLI.md"
@@ -92,8 +90,8 @@ def test_a_result_of_many_files_is_a_screen_with_the_figures_of_each(parts, vari
     spec = onnxfn.plan(onnxfn.spec_for("bert", "fill-mask"), {"vocab_size": 99}).parts[0].spec
     spec = PlannedSpec(name="bert", inputs=spec.inputs, outputs=spec.outputs, derived="BertModel")
     plan = Plan([Part(name, spec, dtype=f"q{number % variants}") for number, name in enumerate(names)])
-    measured = [Measurement(name, "logits", "agreement", 0.9876, 0.5, "300 tokens", True) for name in names]
-    measured += [Measurement(name, "q_proj", "weights", 0.9912, 0.5, "all weights", True) for name in names]
+    measured = [onnxfn.Measurement(name, "logits", "agreement", 0.9876, 0.5, "300 tokens", True) for name in names]
+    measured += [onnxfn.Measurement(name, "q_proj", "weights", 0.9912, 0.5, "all weights", True) for name in names]
     plan = evolve(plan, weight_bytes=[WeightBytes(name, 2_000_000) for name in names])
     result = Exported(
         "out",
@@ -108,7 +106,7 @@ def test_a_result_of_many_files_is_a_screen_with_the_figures_of_each(parts, vari
     lines = result_text(result).splitlines()
     assert len(lines) <= LINES - 1
     assert "check passed" in lines[0]
-    assert re.search(r"onnx/part_0.onnx +2.00 MB +10 +ok +0.9876 +0.9912", "\n".join(lines))
+    assert re.search(r"onnx/part_0.onnx +2.00 MB +10 +good +0.9876 +0.9912", "\n".join(lines))
     pipeline = pipeline_text("out", {"unet": result, "vae": result}).splitlines()
     assert len(pipeline) <= LINES - 1
     assert "check passed" in pipeline[0]
@@ -161,11 +159,11 @@ def test_an_error_leaves_standard_output_empty_and_two_forms_are_refused(tmp_pat
 # The stages of a command on the error stream, colors, and the progress of loading weights
 
 WRITE = (
-    Event("write", "model"),
-    Event("write", "model", 0.5, "progress", 1_000_000, 4_000_000),
-    Event("copy", "model.safetensors"),
-    Event("copy", "model.safetensors", 1.0, "end", 8_000_000, 8_000_000),
-    Event("write", "model", 2.0, "end", 4_000_000, 4_000_000),
+    onnxfn.Event("write", "model"),
+    onnxfn.Event("write", "model", 0.5, "progress", 1_000_000, 4_000_000),
+    onnxfn.Event("copy", "model.safetensors"),
+    onnxfn.Event("copy", "model.safetensors", 1.0, "end", 8_000_000, 8_000_000),
+    onnxfn.Event("write", "model", 2.0, "end", 4_000_000, 4_000_000),
 )
 
 
@@ -230,7 +228,7 @@ def test_loading_counts_the_weights_of_the_model_and_shows_no_bar_of_transformer
     capfd.readouterr()
     ticks = []
     config = load_configuration(tmp_path)
-    load_model(str(tmp_path), config, spec_for("bert", "fill-mask"), tick=lambda *counts: ticks.append(counts))
+    load_model(str(tmp_path), config, onnxfn.spec_for("bert", "fill-mask"), tick=lambda *counts: ticks.append(counts))
     assert capfd.readouterr().err == ""
     total = len(ticks)
     assert total > 10

@@ -6,7 +6,6 @@ import pytest
 from command_line import invoke
 
 import onnxfn
-from onnxfn import CheckFailed, Floors
 from onnxfn.export.cli.demo import minilm
 
 
@@ -64,9 +63,3 @@ def test_minilm_in_16_and_8_bits_reaches_its_cosines_and_its_floors_ask_for_them
     for measured in cosines:
         assert measured.value >= WANTED[measured.part]
         assert measured.floor >= WANTED[measured.part]
-
-
-def test_minilm_below_a_floor_leaves_no_file(encoder, tmp_path):
-    with pytest.raises(CheckFailed, match="cosine"):
-        onnxfn.export(*encoder, tmp_path / "out", dtypes=("q8",), checkpoint=minilm(), floors=Floors(cosine=0.99999))
-    assert not (tmp_path / "out").exists()

@@ -9,7 +9,6 @@ from torch import nn
 from transformers import DynamicCache
 
 import onnxfn
-from onnxfn.programs import assembled, export_pipeline, watched
 
 MODELS = {
     "llava": ("LlavaForConditionalGeneration", "language_model", "batch_size 2 past_sequence_length 8", 64),
@@ -37,12 +36,12 @@ def test_a_model_generates_on_the_parts_that_it_was_seen_to_call(model_type, tmp
     class_name, decoder, keys, placeholders = MODELS[model_type]
     model = shrunk.model(model_type, class_name, **PARTS.get(model_type, {})).eval()
     runs = [generates(model, *sizes, placeholders) for sizes in ((1, 6), (2, 9))]
-    assert watched(model, *runs)[decoder].axes["cache.layers.0.keys"] == keys
-    parts = export_pipeline(model, tmp_path / "out", run=runs)
+    assert onnxfn.watched(model, *runs)[decoder].axes["cache.layers.0.keys"] == keys
+    parts = onnxfn.export_pipeline(model, tmp_path / "out", run=runs)
     assert all(part.report.passed for part in parts.values())
     other = generates(model, 3, 7, placeholders)
     expected = other()
-    with assembled(model, tmp_path / "out") as replaced:
+    with onnxfn.assembled(model, tmp_path / "out") as replaced:
         assert torch.equal(other(), expected)
     assert replaced == tuple(parts)
 
@@ -85,8 +84,8 @@ def test_calls_with_other_tensors_are_another_part(tmp_path):
         first = modules["shifted"](torch.arange(2.0 * rows).reshape(rows, 2))
         return modules["shifted"](first, torch.ones(1, 2))[0]
 
-    parts = export_pipeline(modules, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
+    parts = onnxfn.export_pipeline(modules, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
     assert [tuple(part.plan.parts[0].inputs) for part in parts.values()] == [("first",), ("first", "second")]
-    with assembled(modules, tmp_path / "out") as replaced:
+    with onnxfn.assembled(modules, tmp_path / "out") as replaced:
         assert torch.equal(run(5), torch.arange(10.0).reshape(5, 2) * 2 - 1)
     assert replaced == tuple(parts) == ("shifted", "shifted_2")

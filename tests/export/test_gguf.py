@@ -9,7 +9,6 @@ from refusals import refusal
 from transformers import LlamaConfig
 
 import onnxfn
-from onnxfn.specs.errors import LoadFailed
 
 NAMES = {
     "token_embd": "model.embed_tokens",
@@ -38,7 +37,7 @@ def test_a_quantized_file_is_refused_before_its_weights_are_read(tmp_path):
     file = tmp_path / "tiny.gguf"
     write_gguf(file, Kind.Q8_0)
     floats = 4 * (sum(map(np.prod, SHAPES.values())) + 3 * WIDTH)
-    text = refusal(LoadFailed, onnxfn.model_for, str(file))
+    text = refusal(onnxfn.LoadFailed, onnxfn.model_for, str(file))
     assert text.startswith(f"{file} is quantized: GGUF with Q8_0, {file.stat().st_size / 1e9:.3g} GB; ")
     assert f"to export a float model of {floats / 1e9:.3g} GB in float32, half of that in float16" in text
     result = invoke("export", file, tmp_path / "out")
@@ -48,4 +47,4 @@ def test_a_quantized_file_is_refused_before_its_weights_are_read(tmp_path):
 def test_a_damaged_file_is_named(tmp_path):
     file = tmp_path / "tiny.gguf"
     file.write_bytes(b"GGUF")
-    assert str(file) in refusal(LoadFailed, onnxfn.model_for, str(file), dequantize=True)
+    assert str(file) in refusal(onnxfn.LoadFailed, onnxfn.model_for, str(file), dequantize=True)

@@ -4,7 +4,6 @@ import pytest
 from public_names import VALUES
 
 import onnxfn
-from onnxfn import CaptureFailed, InvalidSpec
 
 SIZES = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 17, "vocab_size": 99}
 
@@ -20,15 +19,15 @@ WORKING = (
 """A line, and its value."""
 
 REFUSED = (
-    ("export(compose(tc, takes('input_ids', 'batch_size 16', 'token_ids')), m)", CaptureFailed,
+    ("export(compose(tc, takes('input_ids', 'batch_size 16', 'token_ids')), m)", onnxfn.CaptureFailed,
      "use with_shapes(spec, sequence_length=16)"),
-    ("export(m, tc)", InvalidSpec, "pass an ExportSpec, such as spec_for(model)"),
+    ("export(m, tc)", onnxfn.InvalidSpec, "pass an ExportSpec, such as spec_for(model)"),
     ("export(tc)", TypeError, "missing 1 required positional argument: 'model'"),
     ("export(tc, m, dtype='float16')", TypeError, "unexpected keyword argument 'dtype'"),
-    ("export(without(tc, 'logits'), m)", InvalidSpec, "add one: compose(spec, gives(name, axes))"),
-    ("export(compose(tc, takes('tokentype_ids', 'batch_size sequence_length', 'token_ids')), m)", CaptureFailed,
+    ("export(without(tc, 'logits'), m)", onnxfn.InvalidSpec, "add one: compose(spec, gives(name, axes))"),
+    ("export(compose(tc, takes('tokentype_ids', 'batch_size sequence_length', 'token_ids')), m)", onnxfn.CaptureFailed,
      "did you mean 'token_type_ids'?; no node would read the input 'tokentype_ids'"),
-    ("export(compose(tc, always(atention_mask=1)), m)", CaptureFailed,
+    ("export(compose(tc, always(atention_mask=1)), m)", onnxfn.CaptureFailed,
      "did you mean 'attention_mask'?; leave always(atention_mask=...) out"),
 )  # fmt: skip
 """A line, the type of its error, and a part of the message that says what to write."""

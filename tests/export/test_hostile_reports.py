@@ -12,8 +12,8 @@ from refusals import refusal
 from reports import report_text
 
 import onnxfn
+from onnxfn import CheckFailed, InvalidSpec, JobResult, LoadFailed, ModelNotFound
 from onnxfn.export.batch.many import is_unchanged
-from onnxfn.export.batch.records import JobResult
 from onnxfn.export.clients.card import CARD, write_card
 from onnxfn.export.publish.publishing import stale_files
 from onnxfn.export.publish.staging import Destination
@@ -23,8 +23,6 @@ from onnxfn.export.report.report_file import REPORT_FILE, is_foreign_report, rec
 from onnxfn.export.run.diffusers import INDEX_FILE, _earlier_parts
 from onnxfn.run.generation import _start_token
 from onnxfn.run.sessions import open_check_session, open_session
-from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound
-from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights import digests
 
 FACTS = {"bytes": 3, "sha256": "0" * 64}
@@ -110,6 +108,8 @@ def test_a_graph_that_is_a_link_out_of_the_folder_or_a_named_pipe_is_not_opened(
     assert LINK in refusal(InvalidSpec, onnxfn.generate, tmp_path / "out", [[1]])
     (tmp_path / "out" / "config.json").symlink_to(exported / "config.json")
     assert LINK in refusal(LoadFailed, onnxfn.generate, tmp_path / "out", [[1]])
+    (tmp_path / "itself.onnx").symlink_to("itself.onnx")
+    assert "is not an ONNX file" in refusal(InvalidSpec, graph_summary, tmp_path / "itself.onnx")
     (tmp_path / "out" / "model.onnx").unlink()
     os.mkfifo(tmp_path / "out" / "model.onnx")
     assert "is not a regular file" in refusal(InvalidSpec, onnxfn.load, tmp_path / "out")
@@ -192,11 +192,6 @@ def test_a_graph_that_is_a_link_out_of_the_folder_is_not_stale(exported, tmp_pat
     (tmp_path / "out" / "model.onnx").rename(tmp_path / "theirs.onnx")
     (tmp_path / "out" / "model.onnx").symlink_to("../theirs.onnx")
     assert tmp_path / "out" / "model.onnx" not in stale_files(Destination(tmp_path / "out"), ())
-
-
-def test_a_graph_that_is_a_link_to_itself_is_refused_in_one_line(tmp_path):
-    (tmp_path / "model.onnx").symlink_to("model.onnx")
-    assert "is not an ONNX file" in refusal(InvalidSpec, graph_summary, tmp_path / "model.onnx")
 
 
 def test_a_missing_file_is_named_before_anything_is_saved(exported, tmp_path):

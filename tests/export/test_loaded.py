@@ -13,8 +13,7 @@ from exported_folders import content
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OutputExists, UnknownName
-from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn import CheckFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
 
 BERT = onnxfn.spec_for("bert", "fill-mask")
 T5 = onnxfn.spec_for("t5", "text2text-generation")
@@ -97,21 +96,17 @@ def test_wrong_inputs_are_refused_in_a_line(changed, message, exported):
     assert "\n" not in text
 
 
-def test_an_unknown_input_is_refused(exported):
+def test_an_input_without_a_name_or_with_an_unknown_one_is_refused(exported):
     message = refusal(UnknownName, exported, **FEEDS, input_id=IDS)
     assert message.startswith("no input 'input_id' for model.onnx; known: input_ids, ")
     assert message.endswith("did you mean 'input_ids'?")
+    message = refusal(InvalidSpec, lambda: exported(IDS))
+    assert message == "part is of the type Tensor; pass inputs by name, such as result(input_ids=...)"
 
 
 @pytest.fixture(scope="module")
 def exported(bert, tmp_path_factory):
     return onnxfn.export(BERT, bert, tmp_path_factory.mktemp("loaded") / "out")
-
-
-def test_an_input_without_a_name_is_refused(exported):
-    assert refusal(InvalidSpec, lambda: exported(IDS)) == (
-        "part is of the type Tensor; pass inputs by name, such as result(input_ids=...)"
-    )
 
 
 def test_a_result_with_a_path_has_the_same_methods(exported, tmp_path):

@@ -5,15 +5,12 @@ from types import SimpleNamespace
 import pytest
 from refusals import refusal
 
-from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.families.text import bert_inputs, text_encoder
+from onnxfn import ARCHITECTURES, ExportSpec, InvalidSpec, UnknownName, bert_inputs, text_encoder
 from onnxfn.export.find.lookup import spec_for, tasks_for, with_model_task
 from onnxfn.export.load.class_tasks import task_of
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import gives
-from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.tasks.tasks import for_task
 
 BERT, TEXTS = ARCHITECTURES["bert"], compose(text_encoder, bert_inputs)

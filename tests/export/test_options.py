@@ -19,6 +19,7 @@ WRITTEN = {
     "run": ["prompt=a cat,height=64"],
     "task": "fill-mask",
     "adapter": "lora",
+    "within": "0.6 GB",
     "calibration": "text.txt",
     "opset": 20,
     "dtype": ["q8"],
@@ -31,6 +32,7 @@ WRITTEN = {
     "adapter_input": ["q_proj"],
     "rename": ["logits=scores"],
     "decoders": "separate",
+    "float16_overflow": "refuse",
     "check": "sections",
     "atol": 1e-3,
     "rtol": 1e-3,
@@ -82,12 +84,8 @@ requests = st.sampled_from(LIBRARIES).flatmap(requests_for)
 
 
 @given(requests)
-def test_a_request_is_what_its_options_ask_for(request):
+def test_a_request_is_what_its_options_and_its_command_line_ask_for(request):
     assert request_of(request.checkpoint, request.path, written(request)) == request
-
-
-@given(requests)
-def test_a_request_is_what_its_command_line_asks_for(request):
     words = shlex.split(command_line(written(request), request.checkpoint, request.path))
     values = get_command(app).commands["export"].make_context("export", words[2:]).params
     assert request_of(values.pop("model"), values.pop("out"), stated(values)) == request

@@ -12,7 +12,6 @@ from torch import nn
 
 import onnxfn
 from onnxfn.export.run.program_check import _distance, check_program
-from onnxfn.programs import assembled, export_pipeline, watched
 
 
 class Encoder(nn.Module):
@@ -123,11 +122,11 @@ def test_numbers_that_change_with_the_shapes_are_sizes(tmp_path):
         return [program["grid"](cells, [(rows, columns)], scale).detach() for scale in (0.5, 0.25)]
 
     runs = [lambda: run(3, 4), lambda: run(5, 9)]
-    seen, expected = watched(program, *runs)["grid"], run(2, 7)
+    seen, expected = onnxfn.watched(program, *runs)["grid"], run(2, 7)
     assert (seen.axes["cells"], seen.sample["sides"]) == ("1 sides_0_0*sides_0_1 4", [(5, 9)])
-    result = export_pipeline(program, tmp_path / "out", run=runs)["grid"]
+    result = onnxfn.export_pipeline(program, tmp_path / "out", run=runs)["grid"]
     assert dict(result.outputs) == {"output": {1: "sides_0_0"}}
-    with assembled(program, tmp_path / "out"):
+    with onnxfn.assembled(program, tmp_path / "out"):
         torch.testing.assert_close(run(2, 7), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -148,9 +147,9 @@ def test_a_module_that_the_program_changes_meanwhile_is_exported_as_it_was_calle
         program["scaled"].processor = torch.tanh
         return result
 
-    export_pipeline(program, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
+    onnxfn.export_pipeline(program, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
     expected = run(5)
-    with assembled(program, tmp_path / "out"):
+    with onnxfn.assembled(program, tmp_path / "out"):
         torch.testing.assert_close(run(5), expected)
     assert vars(program["scaled"])["processor"] is torch.tanh
 
@@ -191,7 +190,7 @@ def test_parts_that_a_later_program_lacks_are_deleted(tmp_path):
             components["one"](torch.ones(1, 2))  # noqa: B023
             return [each.decode(torch.ones(1, 3, 8)) for name, each in components.items() if name == "other"]  # noqa: B023
 
-        export_pipeline(components, tmp_path / "out", run=run, overwrite=True)
+        onnxfn.export_pipeline(components, tmp_path / "out", run=run, overwrite=True)
     assert {each.name for each in (tmp_path / "out").iterdir()} == {"model_index.json", "one", "one_theirs"}
     assert (tmp_path / "out" / "one_theirs" / "model.onnx").is_file()
 
@@ -199,14 +198,14 @@ def test_parts_that_a_later_program_lacks_are_deleted(tmp_path):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_watched_exported_and_assembled(name, tmp_path):
     program, run = PROGRAMS[name]
-    seen = watched(program, lambda: run(1), lambda: run(2))
+    seen = onnxfn.watched(program, lambda: run(1), lambda: run(2))
     assert {part: dict(seen[part].axes) for part in AXES[name]} == AXES[name]
-    results = export_pipeline(program, tmp_path / "out", run=[lambda: run(1), lambda: run(2)])
+    results = onnxfn.export_pipeline(program, tmp_path / "out", run=[lambda: run(1), lambda: run(2)])
     assert list(results) == list(seen)
     assert all(result.report.passed for result in results.values())
     torch.manual_seed(1)
     expected = run(5)
-    with assembled(program, tmp_path / "out") as parts:
+    with onnxfn.assembled(program, tmp_path / "out") as parts:
         torch.manual_seed(1)
         torch.testing.assert_close(run(5), expected, rtol=1e-4, atol=1e-5)
     assert parts == tuple(seen)
@@ -219,14 +218,14 @@ def test_a_program_is_as_before_after_an_error_of_a_run():
 
     before = {name: dict(vars(module)) for name, module in speech.components.items()}
     with pytest.raises(KeyError):
-        watched(speech, fails)
+        onnxfn.watched(speech, fails)
     assert {name: vars(module) for name, module in speech.components.items()} == before
 
 
 def test_other_constants_and_other_arguments_are_refused(tmp_path):
-    export_pipeline(speech, tmp_path / "out", run=[lambda: speech(ids(1, 4)), lambda: speech(ids(1, 6))])
+    onnxfn.export_pipeline(speech, tmp_path / "out", run=[lambda: speech(ids(1, 4)), lambda: speech(ids(1, 6))])
     frames = torch.ones(1, 6, 8)
-    with assembled(speech, tmp_path / "out"):
+    with onnxfn.assembled(speech, tmp_path / "out"):
         with pytest.raises(onnxfn.InvalidSpec, match=r"was called with gain, and its file takes frames, gain=0.5"):
             speech.components["vocoder"].decode(frames, gain=0.7)
         with pytest.raises(onnxfn.InvalidSpec, match=r"was called with frames, and its file takes frames, gain=0.5"):
@@ -247,19 +246,19 @@ class Asks:
 
 def test_a_pipeline_that_does_not_run_by_itself_says_what_it_lacks(tmp_path):
     with pytest.raises(onnxfn.InvalidSpec, match=r"Asks does not run with prompt='a cat': .* 'camera'; pass run=, a"):
-        export_pipeline(Asks(), tmp_path / "out")
+        onnxfn.export_pipeline(Asks(), tmp_path / "out")
 
 
 def test_what_is_no_program_is_refused_by_name(tmp_path):
     with pytest.raises(onnxfn.InvalidSpec, match="int has no modules; pass a dict"):
-        watched(3)
+        onnxfn.watched(3)
     with pytest.raises(onnxfn.InvalidSpec, match="0 runs called no module of encoder, decoder, vocoder"):
-        watched(speech)
-    with pytest.raises(onnxfn.ModelNotFound, match="no part of the program"), assembled(speech, tmp_path):
+        onnxfn.watched(speech)
+    with pytest.raises(onnxfn.ModelNotFound, match="no part of the program"), onnxfn.assembled(speech, tmp_path):
         pass
     tiled = {"vae": type("AutoencoderKL", (), {"forward": None, "state_dict": None, "use_tiling": True})()}
     with pytest.raises(onnxfn.InvalidSpec, match=r"vae \(AutoencoderKL\) works in tiles.*call vae.disable_tiling\(\)"):
-        export_pipeline(tiled, tmp_path / "out")
+        onnxfn.export_pipeline(tiled, tmp_path / "out")
 
 
 class Table(nn.Module):
@@ -277,9 +276,9 @@ class Table(nn.Module):
 
 def test_a_module_keeps_nothing_of_a_call_without_values(tmp_path):
     program, texts = {"table": Table()}, [torch.randn(2, length) for length in (6, 9, 20)]
-    export_pipeline(program, tmp_path / "out", run=[lambda of=of: program["table"](of) for of in texts[:2]])
+    onnxfn.export_pipeline(program, tmp_path / "out", run=[lambda of=of: program["table"](of) for of in texts[:2]])
     program["table"].positions = torch.arange(9).float()
-    with assembled(program, tmp_path / "out"):
+    with onnxfn.assembled(program, tmp_path / "out"):
         drawn = program["table"](texts[2])
     assert torch.allclose(drawn, program["table"](texts[2]), atol=1e-6)
     assert type(program["table"].positions) is torch.Tensor
@@ -298,7 +297,7 @@ def test_parts_have_dtypes_and_one_that_overflows_in_float16_is_wider(tmp_path):
     def run(rows=2):
         return program["large"](program["layer"](torch.ones(rows, 4))).detach()
 
-    parts = export_pipeline(
+    parts = onnxfn.export_pipeline(
         program, tmp_path / "out", run=[run, lambda: run(3)], dtypes={"layer": ("float16", "q8"), "large": ("float16",)}
     )
     assert re.match(r"the result of the program on its files differs by \d", parts["layer"].plan.remarks[0])
@@ -309,12 +308,12 @@ def test_parts_have_dtypes_and_one_that_overflows_in_float16_is_wider(tmp_path):
     assert {name: len(part.graphs) for name, part in parts.items()} == {"layer": 2, "large": 1}
     expected = run(5)
     for dtype, most in (("float16", 2e-3), ("q8", 3e-2)):
-        with assembled(program, tmp_path / "out", dtype):
+        with onnxfn.assembled(program, tmp_path / "out", dtype):
             assert 0 < (run(5) - expected).abs().max() < most
 
 
 def test_the_result_of_the_program_is_compared_and_may_differ_by_what_errors_of_its_parts_make(tmp_path):
-    export_pipeline(ranker.modules, tmp_path / "out", run=lambda: PROGRAMS["ranker"][1](2), check=False)
+    onnxfn.export_pipeline(ranker.modules, tmp_path / "out", run=lambda: PROGRAMS["ranker"][1](2), check=False)
     errors = {"query": 1e-6, "document": 1e-6}
     compared = partial(check_program, ranker.modules, tmp_path / "out")
     assert compared(lambda: PROGRAMS["ranker"][1](2), errors) == ""
@@ -327,7 +326,7 @@ def test_the_result_of_the_program_is_compared_and_may_differ_by_what_errors_of_
         with pytest.raises(onnxfn.errors.CheckFailed, match="each part agrees alone, but the result of the program"):
             compared(lambda: PROGRAMS["ranker"][1](2), errors)
         ranker.modules["query"].table.weight.data[5] = torch.nan
-        export_pipeline(ranker.modules, tmp_path / "wrong", run=lambda: PROGRAMS["ranker"][1](2), check=False)
+        onnxfn.export_pipeline(ranker.modules, tmp_path / "wrong", run=lambda: PROGRAMS["ranker"][1](2), check=False)
     finally:
         ranker.modules["query"].load_state_dict(before)
     with pytest.raises(onnxfn.errors.CheckFailed, match="the result of the program differs by inf on the files"):
@@ -344,7 +343,7 @@ def test_what_the_parts_get_in_each_step_is_compared(tmp_path):
             states = program["step"](states)
         return states * 0
 
-    export_pipeline(program, tmp_path / "out", run=[run, lambda: run(3)])
+    onnxfn.export_pipeline(program, tmp_path / "out", run=[run, lambda: run(3)])
     assert check_program(program, tmp_path / "out", run, {"step": 1e-6}).startswith("the result of the program on its")
     program["step"].bias.data += 0.01
     with pytest.raises(onnxfn.errors.CheckFailed, match=r"but an input of step in call 2 differs by 1\.0e-02"):
@@ -370,8 +369,8 @@ def test_a_part_may_take_and_give_arrays_of_numpy(tmp_path):
     def run(rows):
         return program["marker"].mark(np.zeros((rows, 4, 4, 3), np.uint8))
 
-    export_pipeline(program, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
-    with assembled(program, tmp_path / "out") as parts:
+    onnxfn.export_pipeline(program, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
+    with onnxfn.assembled(program, tmp_path / "out") as parts:
         marked = run(5)
     assert parts == ("marker_mark",)
     assert type(marked) is np.ndarray
@@ -397,7 +396,7 @@ def test_the_rounding_of_pytorch_itself_is_allowed_and_a_wrong_weight_is_not(tmp
             return program["scale"](program["norm"](pictures))
 
     alike = torch.full((2, 9, 8), 0.1)
-    export_pipeline(program, tmp_path / "out", run=[lambda: run(rough[0]), lambda: run(rough[1])], check="whole")
+    onnxfn.export_pipeline(program, tmp_path / "out", run=[lambda: run(rough[0]), lambda: run(rough[1])], check="whole")
     remark = check_program(program, tmp_path / "out", lambda: run(alike), {"scale": 1e-7, "norm": 1e-7})
     assert "proves little" in remark
     with torch.no_grad():

@@ -22,8 +22,6 @@ from onnxfn.export.run.events import ignore, limited, stage_timer
 from onnxfn.models.dtypes import in_dtype
 from onnxfn.models.torch_modes import quiet, ticking_operators
 from onnxfn.run import sessions
-from onnxfn.specs.errors import InvalidSpec, OutputExists, TimedOut
-from onnxfn.specs.stored.reports import CheckFailed, Event
 
 BERT = onnxfn.spec_for("bert", "fill-mask")
 LLAMA = onnxfn.spec_for("llama", "text-generation-with-past")
@@ -79,7 +77,7 @@ def test_a_listener_that_raises_at_any_event_stops_the_export_and_leaves_nothing
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError("a"), OSError(28, "No space left"), CheckFailed("mine"), KeyboardInterrupt()]
+    "error", [KeyError("a"), OSError(28, "No space left"), onnxfn.CheckFailed("mine"), KeyboardInterrupt()]
 )
 @pytest.mark.parametrize("stage", ["capture", "check"])
 def test_what_the_listener_raises_comes_out_unchanged(error, stage, tmp_path):
@@ -100,9 +98,9 @@ def test_what_the_listener_raises_comes_out_unchanged(error, stage, tmp_path):
 
 
 def test_a_timeout_is_an_error_in_a_line(bert, tmp_path):
-    message = refusal(TimedOut, onnxfn.export, BERT, bert, tmp_path / "out", timeout=0)
+    message = refusal(onnxfn.TimedOut, onnxfn.export, BERT, bert, tmp_path / "out", timeout=0)
     assert message == "the export was stopped after 0 s, at plan; pass a longer timeout"
-    message = refusal(InvalidSpec, onnxfn.export, BERT, bert, tmp_path / "out", timeout=-1)
+    message = refusal(onnxfn.InvalidSpec, onnxfn.export, BERT, bert, tmp_path / "out", timeout=-1)
     assert message == "timeout is -1 s; pass 0 or more seconds, or None for no limit"
     assert [*tmp_path.iterdir()] == []
     onnxfn.export(BERT, bert, tmp_path / "out", timeout=600.0)
@@ -111,7 +109,7 @@ def test_a_timeout_is_an_error_in_a_line(bert, tmp_path):
 def test_a_check_has_a_timeout_and_events_of_all_its_stages(tmp_path):
     model, events = tiny.model("bert", "AutoModelForMaskedLM"), []
     exported = onnxfn.export(BERT, model, tmp_path / "out", check=False)
-    message = refusal(TimedOut, onnxfn.validate, BERT, model, exported, timeout=0)
+    message = refusal(onnxfn.TimedOut, onnxfn.validate, BERT, model, exported, timeout=0)
     assert message == "the check was stopped after 0 s, at plan; pass a longer timeout"
     assert onnxfn.validate(BERT, model, exported, on_event=events.append, timeout=600.0).passed
     assert list(dict.fromkeys(event.stage for event in events)) == ["plan", "check"]
@@ -120,7 +118,7 @@ def test_a_check_has_a_timeout_and_events_of_all_its_stages(tmp_path):
         if event.stage == "check" and event.status == "start":
             time.sleep(2.0)
 
-    message = refusal(TimedOut, onnxfn.validate, BERT, model, exported, on_event=wait_in_the_check, timeout=2.0)
+    message = refusal(onnxfn.TimedOut, onnxfn.validate, BERT, model, exported, on_event=wait_in_the_check, timeout=2.0)
     assert message.startswith("the check was stopped after 2 s, at ")
     assert (tmp_path / "out" / "model.onnx").is_file()
 
@@ -137,7 +135,7 @@ def test_the_timeout_of_a_pipeline_is_for_all_its_parts(tmp_path, monkeypatch):
         parts.append(event.part)
         clock[0] += 100.0 * (stages[-1] == ("complete", "end"))
 
-    message = refusal(TimedOut, onnxfn.export_pipeline, pipeline, tmp_path / "out", on_event=listen, timeout=60)
+    message = refusal(onnxfn.TimedOut, onnxfn.export_pipeline, pipeline, tmp_path / "out", on_event=listen, timeout=60)
     assert message == "the export was stopped after 60 s, at plan text_encoder_2; pass a longer timeout"
     assert set(parts) == {"text_encoder", "text_encoder/model"}
     assert stages.count(("capture", "start")) == 1
@@ -216,7 +214,7 @@ def test_an_export_that_waits_for_the_trace_of_another_says_so_and_can_be_stoppe
     events, options = [], {"timeout": 1.0, "check": False}
     with meanwhile(exports_to(tmp_path / "first")):
         model, start = tiny.model("bert", "AutoModelForMaskedLM"), time.perf_counter()
-        with pytest.raises(TimedOut, match="at wait model"):
+        with pytest.raises(onnxfn.TimedOut, match="at wait model"):
             onnxfn.export(BERT, model, tmp_path / "second", on_event=events.append, **options)
         assert time.perf_counter() - start < 3
     assert events[-1].stage == "wait"
@@ -264,7 +262,7 @@ def test_a_conversion_of_weights_that_waits_for_a_trace_can_be_stopped(dtype):
     with meanwhile(trace):
         start = time.perf_counter()
         with (
-            pytest.raises(TimedOut),
+            pytest.raises(onnxfn.TimedOut),
             stage_timer(limited(ignore, 1.0)) as (timed, _),
             timed("convert", "model") as tick,
             ticking_operators(tick),
@@ -291,7 +289,7 @@ def test_two_exports_to_a_path_at_once_are_one_export_and_one_refusal(bert, tmp_
     with ThreadPoolExecutor(2) as pool:
         exports = [pool.submit(onnxfn.export, BERT, bert, tmp_path / "out", on_event=meet) for _ in range(2)]
     errors = [export.exception() for export in exports if export.exception()]
-    assert [type(error) for error in errors] == [OutputExists]
+    assert [type(error) for error in errors] == [onnxfn.OutputExists]
     assert str(errors[0]).startswith(f"{tmp_path / 'out'} exists")
     assert onnxfn.verify(tmp_path / "out").passed
 
@@ -302,13 +300,13 @@ def test_the_bar_shows_each_stage_and_what_failed(monkeypatch):
     for file in (io.StringIO(), Terminal()):
         show = onnxfn.progress(file)
         for event in (
-            Event("write", "model"),
-            Event("copy", "model.safetensors"),
-            Event("copy", "model.safetensors", 0.5, "progress", 1_000_000, 4_000_000),
-            Event("copy", "model.safetensors", 1.0, "end", 4_000_000, 4_000_000),
-            Event("write", "model", 2.0, "end"),
-            Event("check", "model"),
-            Event("check", "model", 3.0, "failure", 2, 9),
+            onnxfn.Event("write", "model"),
+            onnxfn.Event("copy", "model.safetensors"),
+            onnxfn.Event("copy", "model.safetensors", 0.5, "progress", 1_000_000, 4_000_000),
+            onnxfn.Event("copy", "model.safetensors", 1.0, "end", 4_000_000, 4_000_000),
+            onnxfn.Event("write", "model", 2.0, "end"),
+            onnxfn.Event("check", "model"),
+            onnxfn.Event("check", "model", 3.0, "failure", 2, 9),
         ):
             show(event)
         text = file.getvalue()

@@ -10,7 +10,6 @@ from command_line import succeed
 from onnx import numpy_helper
 
 import onnxfn
-from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.loading import load_configuration, load_model, stored_dtype
 from onnxfn.export.run import requests
 from onnxfn.export.run.requests import export_request
@@ -93,7 +92,7 @@ def test_a_checkpoint_without_a_row_is_loaded_as_stored(tmp_path, monkeypatch):
     monkeypatch.setattr(
         requests, "load_model", lambda *words, **named: loaded.append(load_model(*words, **named)) or loaded[-1]
     )
-    job = ExportRequest(tmp_path / "checkpoint", tmp_path / "out", edits={"task": SEES}, check="none")
+    job = onnxfn.ExportRequest(tmp_path / "checkpoint", tmp_path / "out", edits={"task": SEES}, check="none")
     export_request(job)
     assert [str(each.dtype) for each in loaded] == ["torch.bfloat16"]
     tables = onnx.load(tmp_path / "out" / "onnx" / "embed_tokens.onnx").graph.initializer

@@ -11,11 +11,8 @@ from graph_edits import constant, edited_file, initializers, nodes, set_constant
 from refusals import refusal
 
 import onnxfn
-from onnxfn import WriteOptions, load
 from onnxfn.graphs.build import captured_part
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName
 from onnxfn.specs.plan.variants import variants_plan
-from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_suffix
 
 MODELS = {
@@ -38,7 +35,7 @@ def spec_and_model(model_type):
 )
 def test_each_dtype_has_files_of_its_own_and_each_float_dtype_one_trace(model_type, layout, tmp_path):
     events, (_, parts) = [], MODELS[model_type]
-    write = WriteOptions(layout=layout, external_data_threshold=0)
+    write = onnxfn.WriteOptions(layout=layout, external_data_threshold=0)
     options = {"write": write, "check": False, "overwrite": True, "on_event": events.append}
     exported = onnxfn.export(*spec_and_model(model_type), tmp_path, dtypes=tuple(SUFFIXES), **options)
     stems = {dtype: [f"{part}{suffix}" for part in parts] for dtype, suffix in SUFFIXES.items()}
@@ -88,17 +85,17 @@ def test_texts_are_generated_by_the_files_of_a_dtype(model_type, tmp_path):
     assert np.array_equal(texts[2], onnxfn.generate(alone, prompts, max_new_tokens=5))
     loaded = onnxfn.load(tmp_path / "out", dtype=FLOATS[1])
     assert np.array_equal(texts[2], onnxfn.generate(loaded, prompts, max_new_tokens=5))
-    message = refusal(ModelNotFound, onnxfn.generate, tmp_path / "out", prompts, dtype="q4")
+    message = refusal(onnxfn.ModelNotFound, onnxfn.generate, tmp_path / "out", prompts, dtype="q4")
     assert message == f"no file *_q4.onnx in {tmp_path / 'out'}; dtypes of the files there: float32, float16"
 
 
 def test_a_variant_is_loaded_under_the_names_of_its_parts(tmp_path):
     spec, model = spec_and_model("t5")
     onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, check=False)
-    half = load(tmp_path / "out", dtype="float16")
+    half = onnxfn.load(tmp_path / "out", dtype="float16")
     assert sorted(half.graphs) == ["decoder_model_merged", "encoder_model"]
     assert half.session("encoder_model").get_outputs()[0].type == "tensor(float16)"
-    assert len(load(tmp_path / "out").graphs) == 4
+    assert len(onnxfn.load(tmp_path / "out").graphs) == 4
     saved = half.save(tmp_path / "saved")
     files = ["decoder_model_merged_fp16.onnx", "encoder_model_fp16.onnx"]
     assert paths(tmp_path / "saved") == ["config.json", *files, "generation_config.json"]
@@ -119,20 +116,20 @@ def test_the_variant_that_is_loaded_is_validated(model_type, tmp_path):
     spec, model = spec_and_model(model_type)
     *_, parts = MODELS[model_type]
     onnxfn.export(spec, model, tmp_path / "out", dtypes=("float32", "q4"), check=False)
-    right = onnxfn.validate(spec, model, load(tmp_path / "out", dtype="q4"), floors=LOW)
+    right = onnxfn.validate(spec, model, onnxfn.load(tmp_path / "out", dtype="q4"), floors=LOW)
     assert right.passed
     assert {each.part for each in right.differences} == {f"{part}_q4" for part in parts}
     assert right.unchecked == tuple(sorted(f"{part}.onnx" for part in parts))
     assert "not checked" in str(right)
     edited_file(tmp_path / "out" / f"{parts[0]}_q4.onnx", set_scales_to_zero)
-    wrong = onnxfn.validate(spec, model, load(tmp_path / "out", dtype="q4"), floors=LOW)
+    wrong = onnxfn.validate(spec, model, onnxfn.load(tmp_path / "out", dtype="q4"), floors=LOW)
     assert not wrong.passed
     assert any("more than a step away" in line for line in wrong.findings)
     floats = onnxfn.validate(spec, model, tmp_path / "out")
     assert floats.passed
     assert floats.unchecked == tuple(sorted(f"{part}_q4.onnx" for part in parts))
-    assert onnxfn.validate(spec, model, load(tmp_path / "out")).unchecked == floats.unchecked
-    assert onnxfn.validate(spec, model, load(tmp_path / "out", dtype="float32")).unchecked == floats.unchecked
+    assert onnxfn.validate(spec, model, onnxfn.load(tmp_path / "out")).unchecked == floats.unchecked
+    assert onnxfn.validate(spec, model, onnxfn.load(tmp_path / "out", dtype="float32")).unchecked == floats.unchecked
 
 
 def test_every_variant_of_an_export_is_validated(tmp_path):
@@ -151,8 +148,8 @@ def test_bisect_names_the_module_of_a_variant(tmp_path):
     onnxfn.export(spec, model, tmp_path / "out", dtypes=("float32", "q4"), check=False)
     file = tmp_path / "out" / "model_q4.onnx"
     edited_file(file, lambda model: setattr(nodes(model, "Sigmoid")[-1], "op_type", "Softplus"))
-    assert onnxfn.bisect(spec, model, load(tmp_path / "out", dtype="q4")).module == "model.layers.1.mlp.act_fn"
-    assert onnxfn.bisect(spec, model, load(tmp_path / "out", dtype="float32")).module is None
+    assert onnxfn.bisect(spec, model, onnxfn.load(tmp_path / "out", dtype="q4")).module == "model.layers.1.mlp.act_fn"
+    assert onnxfn.bisect(spec, model, onnxfn.load(tmp_path / "out", dtype="float32")).module is None
 
 
 def test_fewer_dtypes_delete_the_files_of_the_others(tmp_path):
@@ -170,11 +167,11 @@ def test_one_variant_that_fails_leaves_no_file_and_is_named(tmp_path, monkeypatc
 
     def broken(job, **options):
         if job.plan.parts[0].dtype == "float16":
-            raise CheckFailed("model_fp16: 'logits' differs")
+            raise onnxfn.CheckFailed("model_fp16: 'logits' differs")
         return check_files(job, **options)
 
     monkeypatch.setattr(attempts, "check_files", broken)
-    message = refusal(CheckFailed, onnxfn.export, *spec_model, tmp_path / "out", dtypes=FLOATS)
+    message = refusal(onnxfn.CheckFailed, onnxfn.export, *spec_model, tmp_path / "out", dtypes=FLOATS)
     assert message.startswith("float16: model_fp16: 'logits' differs; no file of any dtype was written; leave 'flo")
     assert paths(tmp_path) == []
 
@@ -183,16 +180,16 @@ def test_a_single_file_takes_a_single_dtype(tmp_path):
     spec, model = spec_and_model("bert")
     exported = onnxfn.export(spec, model, tmp_path / "half.onnx", dtypes=("float16",), check=False)
     assert [part.name for part in exported.plan] == ["half"]
-    message = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "both.onnx", dtypes=FLOATS)
+    message = refusal(onnxfn.InvalidSpec, onnxfn.export, spec, model, tmp_path / "both.onnx", dtypes=FLOATS)
     assert message == "the export has 2 files, model.onnx, model_fp16.onnx; name a folder, not both.onnx"
 
 
 @pytest.mark.parametrize(
     ("dtypes", "error", "words"),
     [
-        (("float32", "fp16"), UnknownName, "no dtype 'fp16'; known: float32, float16"),
-        (("float16", "float16"), InvalidSpec, "dtypes has 'float16' twice: each dtype has files of its own"),
-        ("float16", InvalidSpec, "a tuple is expected, not the text 'float16'"),
+        (("float32", "fp16"), onnxfn.UnknownName, "no dtype 'fp16'; known: float32, float16"),
+        (("float16", "float16"), onnxfn.InvalidSpec, "dtypes has 'float16' twice: each dtype has files of its own"),
+        ("float16", onnxfn.InvalidSpec, "a tuple is expected, not the text 'float16'"),
     ],
 )
 def test_wrong_dtypes_are_refused(dtypes, error, words, tmp_path):

@@ -16,26 +16,14 @@ from onnx import TensorProto, helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.export.report.report_file import (
-    PACKAGES,
-    REPORT_FILE,
-    graph_facts,
-    plan_digest,
-    read_report,
-    report_content,
-    write_report,
-)
-from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
-from onnxfn.specs.errors import ModelNotFound, OutputExists
-from onnxfn.specs.results.measurements import Measurement
-from onnxfn.specs.stored.reports import Difference, Report
+from onnxfn.export.report import report_file
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.write import WriteOptions, resolved_write_options
 
 GOLDEN = Path(__file__).with_name("golden_report.json")
-PLAN = Plan([Part("model", PlannedSpec(name="bert", task="fill-mask"))])
+PLAN = onnxfn.Plan([onnxfn.Part("model", onnxfn.PlannedSpec(name="bert", task="fill-mask"))])
 FIGURES = (2e-7, float("inf"), 1e-5, "one (batch_size=2)", True, 1e-7, ("PyTorch in float64",))
-DIFFERENCE = Difference("model", "logits", ((2, 8),), *FIGURES)
+DIFFERENCE = onnxfn.Difference("model", "logits", ((2, 8),), *FIGURES)
 SEVERAL_FILES = onnxfn.WriteOptions(external_data_threshold=0)
 
 
@@ -66,13 +54,13 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     files[0].write_bytes(helper.make_model(graph, **stated).SerializeToString())
     files[1].write_text("{}\n")
     options = resolved_write_options(WriteOptions(layout="transformers.js"))
-    measurement = Measurement("model", "logits", "kl", 0.01, 0.05, "300 tokens of text", passed=True)
-    report = Report([DIFFERENCE], ["one (batch_size=2)"], measurements=[measurement])
+    measurement = onnxfn.Measurement("model", "logits", "kl", 0.01, 0.05, "300 tokens of text", passed=True)
+    report = onnxfn.Report([DIFFERENCE], ["one (batch_size=2)"], measurements=[measurement])
     digests = dict.fromkeys(files, "")
-    written = report_content(digests, tmp_path, PLAN, report, options)
-    assert write_report(written, tmp_path) == tmp_path / REPORT_FILE
-    content = json.loads((tmp_path / REPORT_FILE).read_text())
-    assert list(content["versions"]) == ["onnxfn", "python", *PACKAGES]
+    written = report_file.report_content(digests, tmp_path, PLAN, report, options)
+    assert report_file.write_report(written, tmp_path) == tmp_path / report_file.REPORT_FILE
+    content = json.loads((tmp_path / report_file.REPORT_FILE).read_text())
+    assert list(content["versions"]) == ["onnxfn", "python", *report_file.PACKAGES]
     content["versions"] = "of the packages"
     assert json.dumps(content, indent=2) + "\n" == GOLDEN.read_text()
 
@@ -86,19 +74,19 @@ def test_files_that_were_written_with_weights_are_not_read_for_their_digests(t5,
     hashed = {name for name in written if name.endswith((".onnx", ".onnx_data"))}
     assert len(hashed) == 4
     read = [call.args[0].name for call in recorded.call_args_list]
-    assert sorted(read) == sorted(written - hashed - {REPORT_FILE})
+    assert sorted(read) == sorted(written - hashed - {report_file.REPORT_FILE})
     assert onnxfn.verify(tmp_path / "out").passed
 
 
 def test_the_digest_of_a_plan_is_that_of_its_canonical_json():
     text = '{"name":"model","record":"Part","spec":{"name":"bert","record":"PlannedSpec","task":"fill-mask"}}'
     text = f'{{"parts":[{text}],"record":"Plan"}}'
-    assert plan_digest(PLAN) == hashlib.sha256(text.encode()).hexdigest()
+    assert report_file.plan_digest(PLAN) == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_an_export_is_verified(exported):
     verification = onnxfn.verify(exported)
-    files = {file.name: file.stat().st_size for file in exported.iterdir() if file.name != REPORT_FILE}
+    files = {file.name: file.stat().st_size for file in exported.iterdir() if file.name != report_file.REPORT_FILE}
     assert verification.passed
     assert (verification.files, verification.bytes) == (len(files), sum(files.values()))
     assert str(verification).endswith("outputs passed at the export")
@@ -106,7 +94,7 @@ def test_an_export_is_verified(exported):
 
 
 def test_the_report_has_the_errors_of_the_check_and_the_opset_of_the_graphs(exported):
-    report = json.loads((exported / REPORT_FILE).read_text())
+    report = json.loads((exported / report_file.REPORT_FILE).read_text())
     assert report["check"]["status"] == "passed"
     assert {figures["part"] for figures in report["check"]["outputs"]} == {"encoder_model", "decoder_model_merged"}
     assert all(0 <= figures["max_abs"] < 1e-3 for figures in report["check"]["outputs"])
@@ -115,7 +103,7 @@ def test_the_report_has_the_errors_of_the_check_and_the_opset_of_the_graphs(expo
 
 
 def test_a_report_holds_no_path_of_the_machine(exported):
-    text = (exported / REPORT_FILE).read_text()
+    text = (exported / report_file.REPORT_FILE).read_text()
     assert str(exported.parent) not in text
     assert os.path.expanduser("~") + "/" not in text
 
@@ -131,7 +119,7 @@ def test_an_export_without_a_check_says_so(bert, tmp_path):
     verification = onnxfn.verify(tmp_path / "out")
     assert verification.passed
     assert verification.checks == ("the export was not checked",)
-    assert json.loads((tmp_path / "out" / REPORT_FILE).read_text())["check"]["status"] == "not checked"
+    assert json.loads((tmp_path / "out" / report_file.REPORT_FILE).read_text())["check"]["status"] == "not checked"
 
 
 @pytest.mark.parametrize("storage", ["link", "none"])
@@ -141,7 +129,7 @@ def test_linked_weights_are_verified_and_weights_that_were_not_written_are_not_m
     spec = onnxfn.spec_for(bert)
     onnxfn.export(spec, bert, tmp_path / "out", checkpoint=tmp_path / "checkpoint", check=False, write=write)
     assert onnxfn.verify(tmp_path / "out").faults == ()
-    names = json.loads((tmp_path / "out" / REPORT_FILE).read_text())["files"]
+    names = json.loads((tmp_path / "out" / report_file.REPORT_FILE).read_text())["files"]
     assert ("model.safetensors" in names) == (storage == "link")
 
 
@@ -171,9 +159,9 @@ def reported(change):
     """From a folder to the same with a change of its report."""
 
     def change_report(folder):
-        content = json.loads((folder / REPORT_FILE).read_text())
+        content = json.loads((folder / report_file.REPORT_FILE).read_text())
         change(content)
-        (folder / REPORT_FILE).write_text(json.dumps(content))
+        (folder / report_file.REPORT_FILE).write_text(json.dumps(content))
 
     return change_report
 
@@ -216,11 +204,11 @@ CHANGES = {
     "no files": (reported(lambda content: content.pop("files")), "it lacks one of files, "),
     "a later version": (reported(lambda content: content.update(schema_version=2)), "its schema_version is 2, not 1"),
     "a report of another program": (
-        lambda folder: (folder / REPORT_FILE).write_text("{}"),
+        lambda folder: (folder / report_file.REPORT_FILE).write_text("{}"),
         "cannot be used: it is not one of onnxfn's",
     ),
-    "a report that is no JSON": (lambda folder: os.truncate(folder / REPORT_FILE, 50), "cannot be used"),
-    "no report": (lambda folder: (folder / REPORT_FILE).unlink(), f"no {REPORT_FILE} in "),
+    "a report that is no JSON": (lambda folder: os.truncate(folder / report_file.REPORT_FILE, 50), "cannot be used"),
+    "no report": (lambda folder: (folder / report_file.REPORT_FILE).unlink(), f"no {report_file.REPORT_FILE} in "),
 }
 
 
@@ -258,22 +246,22 @@ def test_a_good_folder_is_one_line_and_exit_code_0(folder):
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
-    message = refusal(ModelNotFound, onnxfn.verify, tmp_path / "none")
+    message = refusal(onnxfn.ModelNotFound, onnxfn.verify, tmp_path / "none")
     assert message == f"no folder {tmp_path / 'none'}; verify takes the folder of an export"
     assert error_of("verify", tmp_path / "none") == message
 
 
 def test_a_report_of_another_program_is_not_replaced(bert, tmp_path):
-    (tmp_path / REPORT_FILE).write_text('{"accuracy": 0.9}')
-    message = refusal(OutputExists, onnxfn.export, onnxfn.spec_for(bert), bert, tmp_path, overwrite=True)
-    assert message.startswith(f"onnxfn did not write {tmp_path / REPORT_FILE}, and would replace it")
-    assert (tmp_path / REPORT_FILE).read_text() == '{"accuracy": 0.9}'
+    (tmp_path / report_file.REPORT_FILE).write_text('{"accuracy": 0.9}')
+    message = refusal(onnxfn.OutputExists, onnxfn.export, onnxfn.spec_for(bert), bert, tmp_path, overwrite=True)
+    assert message.startswith(f"onnxfn did not write {tmp_path / report_file.REPORT_FILE}, and would replace it")
+    assert (tmp_path / report_file.REPORT_FILE).read_text() == '{"accuracy": 0.9}'
 
 
 def test_the_report_of_an_earlier_export_is_replaced(bert, folder):
     onnxfn.export(onnxfn.spec_for(bert), bert, folder, overwrite=True)
     assert onnxfn.verify(folder).passed
-    assert list(read_report(folder / REPORT_FILE).graphs) == ["model.onnx"]
+    assert list(report_file.read_report(folder / report_file.REPORT_FILE).graphs) == ["model.onnx"]
 
 
 def test_an_export_to_a_file_writes_no_report(bert, tmp_path):
@@ -282,9 +270,9 @@ def test_an_export_to_a_file_writes_no_report(bert, tmp_path):
 
 
 def test_the_facts_of_a_graph_do_not_need_its_weights(folder):
-    before = graph_facts(folder / ENCODER)
+    before = report_file.graph_facts(folder / ENCODER)
     (folder / DATA).unlink()
-    assert graph_facts(folder / ENCODER) == before
+    assert report_file.graph_facts(folder / ENCODER) == before
     assert before["inputs"][0] == {
         "name": "input_ids",
         "dtype": "int64",

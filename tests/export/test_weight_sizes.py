@@ -12,7 +12,6 @@ import transformers
 from command_line import error_of, exported_checkpoint, succeed
 
 import onnxfn
-from onnxfn import weight_bytes
 from onnxfn.export.find import lookup
 from onnxfn.export.run import requests
 from onnxfn.weights.onnx_files import stored_tensors
@@ -42,7 +41,7 @@ def test_the_bytes_are_those_of_the_weights_in_the_files(model_type, tmp_path):
     write = onnxfn.WriteOptions(weight_storage="copy", external_data_threshold=0)
     exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, write=write, check=False)
     written = {f"{size.part}.onnx": size.bytes for size in exported.plan.weight_bytes}
-    for name, size in weight_bytes(spec, model, FLOATS).items():
+    for name, size in onnxfn.weight_bytes(spec, model, FLOATS).items():
         stored = sum(tensor.length for tensor in stored_tensors(tmp_path / "out" / name))
         assert size <= written[name] <= stored <= size + CONSTANTS
         state = {key for key, _ in model.named_parameters(remove_duplicate=False)}
@@ -57,7 +56,7 @@ def test_the_bytes_of_quantized_weights_are_within_2_percent(model_type, tmp_pat
     dtypes = ("float32", "q8", "uint8", "q4", "q4f16", "bnb4")
     write = onnxfn.WriteOptions(weight_storage="copy", external_data_threshold=0)
     exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=dtypes, write=write, check=False)
-    planned = weight_bytes(spec, model, dtypes)
+    planned = onnxfn.weight_bytes(spec, model, dtypes)
     stored = {name: sum(each.length for each in stored_tensors(tmp_path / "out" / name)) for name in planned}
     written = {f"{size.part}.onnx": size.bytes for size in exported.plan.weight_bytes}
     constants = stored["model.onnx"] - planned["model.onnx"]
@@ -71,7 +70,7 @@ def test_a_checkpoint_whose_weights_are_missing_has_sizes(model_type, tmp_path):
     spec, model = tiny.spec_and_model(model_type, MODELS[model_type])
     model.save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    assert weight_bytes(spec, tmp_path, FLOATS) == weight_bytes(spec, model, FLOATS)
+    assert onnxfn.weight_bytes(spec, tmp_path, FLOATS) == onnxfn.weight_bytes(spec, model, FLOATS)
 
 
 def test_a_dry_run_prints_the_plan_and_reads_no_weight(tmp_path):
@@ -84,7 +83,7 @@ def test_a_dry_run_prints_the_plan_and_reads_no_weight(tmp_path):
     os.truncate(weights, len(content))  # a header, and a hole in the place of the weights
     dtypes = ("--dtype", "float32", "--dtype", "float16")
     result = succeed("export", tmp_path / "checkpoint", tmp_path / "out", *dtypes, "--dry-run")
-    sizes = weight_bytes(spec, model, FLOATS)
+    sizes = onnxfn.weight_bytes(spec, model, FLOATS)
     assert "bytes of weights alone; a file is larger by its nodes and constants" in result.stdout
     for name, size in sizes.items():
         assert any(line.split()[0] == name and f"{size} bytes" in line for line in result.stdout.splitlines()[1:])
@@ -98,7 +97,7 @@ def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path, monke
     for module in (requests, lookup):
         monkeypatch.setattr(module, "has_row", lambda *_: False)
     result = succeed("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
-    (size,) = weight_bytes(spec, model).values()
+    (size,) = onnxfn.weight_bytes(spec, model).values()
     assert f"{size} bytes" in result.stdout
 
 
@@ -158,7 +157,7 @@ def renamed():
 def test_a_layer_with_two_paths_or_another_name_in_the_state_dict_counts_once(build, tmp_path):
     model = build().eval()
     spec = onnxfn.derived(model, sample=torch.randn(3, 4), axes="batch_size _")
-    assert weight_bytes(spec, model, ("float32",)) == {"model.onnx": 80}
+    assert onnxfn.weight_bytes(spec, model, ("float32",)) == {"model.onnx": 80}
     exported = onnxfn.export(spec, model, tmp_path / "out.onnx")
     assert exported.report.passed
     assert sum(tensor.length for tensor in stored_tensors(tmp_path / "out.onnx")) == 80

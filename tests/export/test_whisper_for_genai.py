@@ -9,7 +9,6 @@ import torch
 from session_outputs import outputs_of
 
 import onnxfn
-from onnxfn import WriteOptions, spec_for, whisper_for_genai
 from onnxfn.run.sessions import open_session
 
 TASK = "automatic-speech-recognition-with-past"
@@ -20,8 +19,8 @@ PROMPT, COUNT = [9, 4, 55, 16], 8
 def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whisper") / "out"
     model = tiny.model("whisper", "AutoModelForSpeechSeq2Seq")
-    spec = whisper_for_genai(spec_for("whisper", TASK))
-    return onnxfn.export(spec, model, folder, write=WriteOptions(layout="hub")), model, folder
+    spec = onnxfn.whisper_for_genai(onnxfn.spec_for("whisper", TASK))
+    return onnxfn.export(spec, model, folder, write=onnxfn.WriteOptions(layout="hub")), model, folder
 
 
 def test_the_files_agree_with_pytorch_and_have_the_names_and_types_of_the_client(exported):

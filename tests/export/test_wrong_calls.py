@@ -49,10 +49,6 @@ CALLS = {
     "generator of a text": (dummies_by(f"{MODULE}:text"), f"{MODULE}:text() cannot make a dummy for 'input_ids' with "),
     "generator of other shapes": (dummies_by(f"{MODULE}:shorter"), f"{MODULE}:shorter() cannot make a dummy for 'inp"),
     "generator that is a function": (lambda *_: generates("ids", print), "function of generates is <built-in functi"),
-    "patch that is a function": (
-        lambda *_: onnxfn.patched("math:sqrt", by=print, why="x"),
-        "by of patched is <built-in function print>, of the type builtin_function_or_method; it must be str",
-    ),
     "kind": (lambda *_: takes("x", "batch_size", "ids", kind="complex64"), "no kind 'complex64' for InputSpec; known:"),
     "ids above the table": (
         lambda bert, out: export(
@@ -76,17 +72,9 @@ CALLS = {
     "constant of numpy": (lambda *_: onnxfn.to_json(always(x=np.complex64(1))), "x of always is "),
     "constant that is a tensor": (lambda *_: always(x=torch.zeros(2)), "x of always is "),
     "model as JSON": (lambda bert, _: onnxfn.to_json(bert), "BertForSequenceClassification is not a record, or holds"),
-    "task": (lambda *_: onnxfn.for_task(SPEC, None), "task of for_task is None, of the type NoneType; it must be str"),
     "model in place of a spec": (lambda bert, _: onnxfn.without(bert, "logits"), "names of without is BertForSequence"),
-    "tolerance": (lambda *_: onnxfn.with_tolerance(SPEC, atol="x"), "atol of with_tolerance is 'x', of the type str; "),
-    "name of an output": (lambda *_: onnxfn.with_outputs(SPEC, 3), "names of with_outputs is 3, of the type int; it m"),
     "axes": (lambda *_: takes("x", 3, "ids"), "axes of InputSpec: axes are a pattern, a text such"),
-    "name": (lambda *_: takes(3, "batch_size", "ids"), "name of takes is 3, of the type int; it must be str"),
     "path of an output": (lambda *_: onnxfn.gives("y", "batch_size", path=0), "path of OutputSpec: a tuple is expecte"),
-    "loader": (lambda *_: onnxfn.loads(3), "loader of loads is 3, of the type int; it must be str"),
-    "submodule": (lambda *_: onnxfn.runs(print), "submodule of runs is <built-in function print>, of the type builtin"),
-    "folder to verify": (lambda *_: onnxfn.verify(None), "folder of verify is None, of the type NoneType; it must be "),
-    "folder of a model": (lambda *_: onnxfn.model_for(None), "name of model_for is None, of the type NoneType; it mus"),
     "folder of a fingerprint": (lambda _, out: onnxfn.fingerprint(out), "no folder"),
     "no export to run": (lambda *_: onnxfn.generate(None, [[1]]), "None is not an export: pass the result of export("),
     "no export to check": (lambda bert, _: onnxfn.validate(SPEC, bert, None), "None is not an export: "),

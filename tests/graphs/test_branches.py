@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import onnxfn
-from onnxfn.graphs.passes.branches import insert_branches
+from onnxfn.graphs.passes.merging import insert_branches
 from onnxfn.specs.conditions import Condition, is_true
-from onnxfn.specs.errors import CaptureFailed
 
 
 def graph_of(number):
@@ -49,7 +48,7 @@ def test_the_first_graph_runs_where_the_condition_is_true_and_the_other_elsewher
 
 @pytest.mark.parametrize("text", ["n / m > 1.5", "math.sqrt(n) > 2"])
 def test_a_condition_of_real_numbers_has_no_branches(text):
-    with pytest.raises(CaptureFailed, match="does not have for whole numbers"):
+    with pytest.raises(onnxfn.CaptureFailed, match="does not have for whole numbers"):
         joined(text)
 
 

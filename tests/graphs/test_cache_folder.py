@@ -11,19 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn.graphs.templates.template_cache import (
-    DIGEST_LENGTH,
-    CacheEntry,
-    beyond_limit,
-    cache_entries,
-    clear_cache,
-    default_cache_folder,
-    read_file,
-    write_file,
-)
+from onnxfn.graphs.templates import template_cache
 
 NAMES = [f"{digit * 64}.template" for digit in "0123456789"]
-SIZE = DIGEST_LENGTH + 10
+SIZE = template_cache.DIGEST_LENGTH + 10
 """Size of a file with ten bytes of content."""
 
 
@@ -45,28 +36,28 @@ def files(folder):
 def write(folder, count, size=10):
     """Files of `size` bytes, used one second after another."""
     for second, name in enumerate(NAMES[:count], start=1):
-        write_file(folder / name, bytes(size))
+        template_cache.write_file(folder / name, bytes(size))
         os.utime(folder / name, (second, second))
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):
-    write_file(tmp_path / "cache" / NAMES[0], b"graph")
-    assert read_file(tmp_path / "cache" / NAMES[0]) == b"graph"
+    template_cache.write_file(tmp_path / "cache" / NAMES[0], b"graph")
+    assert template_cache.read_file(tmp_path / "cache" / NAMES[0]) == b"graph"
     assert files(tmp_path / "cache") == [NAMES[0]]
 
 
 def test_a_full_disk_is_no_error_and_leaves_the_earlier_file_as_it_was(tmp_path):
-    write_file(tmp_path / NAMES[0], b"earlier")
+    template_cache.write_file(tmp_path / NAMES[0], b"earlier")
     with largest_file(1000):
-        write_file(tmp_path / NAMES[0], bytes(2000))
-        write_file(tmp_path / NAMES[1], bytes(2000))
-    assert read_file(tmp_path / NAMES[0]) == b"earlier"
+        template_cache.write_file(tmp_path / NAMES[0], bytes(2000))
+        template_cache.write_file(tmp_path / NAMES[1], bytes(2000))
+    assert template_cache.read_file(tmp_path / NAMES[0]) == b"earlier"
     assert files(tmp_path) == [NAMES[0]]
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "cache").write_text("a file")
-    write_file(tmp_path / "cache" / NAMES[0], b"graph")
+    template_cache.write_file(tmp_path / "cache" / NAMES[0], b"graph")
     assert (tmp_path / "cache").read_text() == "a file"
 
 
@@ -76,8 +67,8 @@ def test_the_files_that_were_not_written_or_read_for_longest_are_deleted_when_th
 ):
     write(tmp_path, 4)
     for number in read:
-        read_file(tmp_path / NAMES[number])
-    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=3 * SIZE)
+        template_cache.read_file(tmp_path / NAMES[number])
+    template_cache.write_file(tmp_path / NAMES[9], bytes(10), max_bytes=3 * SIZE)
     assert files(tmp_path) == [NAMES[number] for number in left]
 
 
@@ -85,18 +76,18 @@ def test_files_that_onnxfn_did_not_write_are_neither_counted_nor_deleted(tmp_pat
     for name in ("model.onnx", "config.json", f"{'0' * 63}.onnx", f"{'0' * 64}.safetensors", f"{'0' * 64}.partial"):
         (tmp_path / name).write_bytes(bytes(1000))
     before = files(tmp_path)
-    write_file(tmp_path / NAMES[0], bytes(10), max_bytes=SIZE)
-    assert [entry.path.name for entry in cache_entries(tmp_path)] == [NAMES[0]]
-    clear_cache(tmp_path)
+    template_cache.write_file(tmp_path / NAMES[0], bytes(10), max_bytes=SIZE)
+    assert [entry.path.name for entry in template_cache.cache_entries(tmp_path)] == [NAMES[0]]
+    template_cache.clear_cache(tmp_path)
     assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize("suffix", ["template", "template.a1b2c3.partial"])
 def test_files_of_every_kind_count(suffix, tmp_path):
     old = tmp_path / f"{'a' * 64}.{suffix}"
-    write_file(old, bytes(10))
+    template_cache.write_file(old, bytes(10))
     os.utime(old, (0, 0))
-    write_file(tmp_path / NAMES[0], bytes(10), max_bytes=SIZE)
+    template_cache.write_file(tmp_path / NAMES[0], bytes(10), max_bytes=SIZE)
     assert files(tmp_path) == [NAMES[0]]
 
 
@@ -107,20 +98,20 @@ def test_files_of_every_kind_count(suffix, tmp_path):
 def test_a_file_with_one_changed_bit_is_deleted(content, data):
     with TemporaryDirectory() as folder:
         file = Path(folder) / NAMES[0]
-        write_file(file, content)
+        template_cache.write_file(file, content)
         damaged = bytearray(file.read_bytes())
         damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
         file.write_bytes(damaged)
-        assert read_file(file) is None
+        assert template_cache.read_file(file) is None
         assert not file.exists()
 
 
 def test_a_file_that_was_cut_or_has_the_name_of_another_is_deleted(tmp_path):
     for name in NAMES[:2]:
-        write_file(tmp_path / name, b"graph")
+        template_cache.write_file(tmp_path / name, b"graph")
     (tmp_path / NAMES[0]).write_bytes((tmp_path / NAMES[0]).read_bytes()[:-1])
     (tmp_path / NAMES[1]).rename(tmp_path / NAMES[2])
-    assert [read_file(tmp_path / name) for name in NAMES[:3]] == [None, None, None]
+    assert [template_cache.read_file(tmp_path / name) for name in NAMES[:3]] == [None, None, None]
     assert files(tmp_path) == []
 
 
@@ -129,7 +120,7 @@ posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="only POSIX has ow
 
 @posix
 def test_only_the_user_can_read_and_write_the_cache(tmp_path):
-    write_file(tmp_path / "cache" / NAMES[0], b"graph")
+    template_cache.write_file(tmp_path / "cache" / NAMES[0], b"graph")
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache", tmp_path / "cache" / NAMES[0])]
     assert modes == [0o700, 0o600]
 
@@ -137,73 +128,65 @@ def test_only_the_user_can_read_and_write_the_cache(tmp_path):
 @posix
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_another_user_may_write_is_not_read_and_stays(mode, tmp_path):
-    write_file(tmp_path / NAMES[0], b"graph")
+    template_cache.write_file(tmp_path / NAMES[0], b"graph")
     (tmp_path / NAMES[0]).chmod(mode)
-    assert read_file(tmp_path / NAMES[0]) is None
+    assert template_cache.read_file(tmp_path / NAMES[0]) is None
     assert files(tmp_path) == [NAMES[0]]
-    write_file(tmp_path / NAMES[0], b"graph of this user")
-    assert read_file(tmp_path / NAMES[0]) == b"graph of this user"
+    template_cache.write_file(tmp_path / NAMES[0], b"graph of this user")
+    assert template_cache.read_file(tmp_path / NAMES[0]) == b"graph of this user"
 
 
 @posix
 def test_a_file_of_another_user_is_not_read_and_stays(tmp_path, monkeypatch):
-    write_file(tmp_path / NAMES[0], b"graph")
+    template_cache.write_file(tmp_path / NAMES[0], b"graph")
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    assert read_file(tmp_path / NAMES[0]) is None
+    assert template_cache.read_file(tmp_path / NAMES[0]) is None
     assert files(tmp_path) == [NAMES[0]]
 
 
 @posix
 def test_a_link_and_a_pipe_are_not_read(tmp_path):
-    write_file(tmp_path / NAMES[0], b"graph")
+    template_cache.write_file(tmp_path / NAMES[0], b"graph")
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / NAMES[0]).symlink_to(tmp_path / NAMES[0])
     os.mkfifo(tmp_path / NAMES[1])
-    assert read_file(tmp_path / "links" / NAMES[0]) is read_file(tmp_path / NAMES[1]) is None
+    assert (
+        template_cache.read_file(tmp_path / "links" / NAMES[0]) is template_cache.read_file(tmp_path / NAMES[1]) is None
+    )
 
 
 def test_entries_tell_size_and_time_and_the_most_recently_used_is_first(tmp_path):
     write(tmp_path, 2)
-    assert cache_entries(tmp_path) == (
-        CacheEntry(tmp_path / NAMES[1], SIZE, 2.0),
-        CacheEntry(tmp_path / NAMES[0], SIZE, 1.0),
+    assert template_cache.cache_entries(tmp_path) == (
+        template_cache.CacheEntry(tmp_path / NAMES[1], SIZE, 2.0),
+        template_cache.CacheEntry(tmp_path / NAMES[0], SIZE, 1.0),
     )
 
 
-def test_a_cleared_cache_is_empty(tmp_path):
-    write(tmp_path, 3)
-    assert [entry.size for entry in clear_cache(tmp_path)] == [SIZE, SIZE, SIZE]
-    assert files(tmp_path) == []
-
-
 def test_a_folder_that_does_not_exist_is_empty(tmp_path):
-    assert cache_entries(tmp_path / "none") == clear_cache(tmp_path / "none") == ()
+    assert template_cache.cache_entries(tmp_path / "none") == template_cache.clear_cache(tmp_path / "none") == ()
     assert not (tmp_path / "none").exists()
 
 
 entries = st.lists(
-    st.builds(CacheEntry, st.uuids().map(lambda name: Path(str(name))), st.integers(0, 20), st.floats(0, 9)),
+    st.builds(
+        template_cache.CacheEntry, st.uuids().map(lambda name: Path(str(name))), st.integers(0, 20), st.floats(0, 9)
+    ),
     unique_by=lambda entry: entry.path,
 )
 
 
 @given(entries, st.integers(0, 99))
-def test_what_remains_fits_and_was_used_after_what_is_deleted(entries, max_bytes):
-    deleted = beyond_limit(entries, max_bytes)
+def test_no_more_is_deleted_than_must_be_and_what_remains_was_used_later(entries, max_bytes):
+    deleted = template_cache.beyond_limit(entries, max_bytes)
     remaining = [entry for entry in entries if entry not in deleted]
     assert sum(entry.size for entry in remaining) <= max_bytes
     assert all(old.used <= new.used for old in deleted for new in remaining)
-
-
-@given(entries, st.integers(0, 99))
-def test_no_more_is_deleted_than_must_be(entries, max_bytes):
-    deleted = beyond_limit(entries, max_bytes)
     if deleted:
         newest = max(deleted, key=lambda entry: (entry.used, entry.path))
-        remaining = [entry for entry in entries if entry not in deleted]
         assert sum(entry.size for entry in remaining) + newest.size > max_bytes
 
 
 def test_the_command_line_has_its_cache_in_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache_folder() == tmp_path / "onnxfn" / "templates"
+    assert template_cache.default_cache_folder() == tmp_path / "onnxfn" / "templates"

@@ -1,7 +1,6 @@
 """Capture: the graph, what is restored, and the errors."""
 
 import gc
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +8,6 @@ import tiny
 import torch
 from other_threads import in_another_thread
 from refusals import refusal
-from small_graphs import operators
 from torch.fx.experimental import proxy_tensor, sym_node
 from torch.fx.passes import shape_prop
 
@@ -133,12 +131,6 @@ def test_a_trace_of_another_thread_has_the_functions_of_torch(bert):
 
     capture(bert, part(bert), tick)
     assert seen == [(torch.contiguous_format, sym_node.__name__)]
-
-
-def test_two_threads_capture_at_once(bert):
-    with ThreadPoolExecutor(2) as pool:
-        first, second = [pool.submit(capture, bert, part(bert)) for _ in range(2)]
-    assert operators(first.result().model) == operators(second.result().model)
 
 
 def test_an_output_that_the_model_does_not_return_is_an_error_that_lists_those_it_returns(bert):

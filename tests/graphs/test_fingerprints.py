@@ -13,7 +13,6 @@ from transformers import CONFIG_MAPPING
 from transformers.models.llama import modeling_llama
 
 import onnxfn
-from onnxfn.architectures import ARCHITECTURES
 from onnxfn.graphs.templates.fingerprints import fingerprint, source_files
 from onnxfn.specs.records import Patch
 
@@ -207,7 +206,7 @@ print(*[fingerprint(tiny.model(name, "AutoModel")) for name in ("llama", "bert",
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("model_type", [name for name in ARCHITECTURES if name in CONFIG_MAPPING])
+@pytest.mark.parametrize("model_type", [name for name in onnxfn.ARCHITECTURES if name in CONFIG_MAPPING])
 def test_every_tiny_model_has_a_fingerprint(model_type):
     """OneFormer has none: it stores a module that it does not register."""
     spec = onnxfn.spec_for(model_type, onnxfn.tasks_for(model_type)[0])

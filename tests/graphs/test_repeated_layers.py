@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import onnxfn
-from onnxfn.graphs.layers.repeated_layers import (
-    LayerStack,
-    repeated_layers,
-    saved_share,
-    stacks_worth_a_proof,
-    truncated,
-)
+from onnxfn.graphs.layers import repeated_layers as its
 
 
 def block(width=4, **attributes):
@@ -33,19 +27,19 @@ def model_of(*layers):
 
 
 def stacks_of(*layers):
-    return repeated_layers(model_of(*layers))
+    return its.repeated_layers(model_of(*layers))
 
 
 @given(layers=st.integers(1, 200), head=st.integers(1, 9), period=st.integers(1, 9))
 def test_the_layers_that_are_not_traced_are_a_number_of_periods(layers, head, period):
-    stack = LayerStack("layers", layers, head, period)
+    stack = its.LayerStack("layers", layers, head, period)
     assert (stack.layers - stack.traced_layers) % period == 0
     assert head + 2 * period < stack.traced_layers <= head + 3 * period
 
 
 @given(st.integers(0, 99), st.integers(0, 99))
 def test_a_shifted_parameter_belongs_to_the_later_layer(layer, by):
-    stack = LayerStack("model.layers", 200, 1, 1)
+    stack = its.LayerStack("model.layers", 200, 1, 1)
     shifted = stack.shifted(f"model.layers.{layer}.mlp.weight", by)
     assert stack.layer_index(shifted) == layer + by
     assert shifted.endswith(".mlp.weight")
@@ -65,7 +59,7 @@ def test_a_shifted_parameter_belongs_to_the_later_layer(layer, by):
 )
 def test_layers_are_a_stack_with_a_head_and_a_period(attributes, head, period):
     layers = [block(**attributes(index)) for index in range(9)]
-    assert stacks_of(*layers) == (LayerStack("layers", 9, head=head, period=period),)
+    assert stacks_of(*layers) == (its.LayerStack("layers", 9, head=head, period=period),)
 
 
 def test_a_few_layers_and_layers_without_parameters_are_not_a_stack():
@@ -77,8 +71,8 @@ def test_a_proof_must_save_a_fifth_of_the_modules(layers):
     """A layer has 3 modules, a trace needs 4 layers, and the model and its list are modules too."""
     model = model_of(*(block() for _ in range(layers)))
     share = 3 * (layers - 4) / (3 * layers + 2)
-    assert saved_share(model, repeated_layers(model)) == pytest.approx(share)
-    assert bool(stacks_worth_a_proof(model)) is (share >= 0.2)
+    assert its.saved_share(model, its.repeated_layers(model)) == pytest.approx(share)
+    assert bool(its.stacks_worth_a_proof(model)) is (share >= 0.2)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +83,8 @@ def test_a_few_of_many_layers_are_not_worth_a_proof(name, worth):
     model_class = getattr(transformers, name)
     with torch.device("meta"):
         model = model_class(model_class.config_class())
-    assert repeated_layers(model)
-    assert bool(stacks_worth_a_proof(model)) is worth
+    assert its.repeated_layers(model)
+    assert bool(its.stacks_worth_a_proof(model)) is worth
 
 
 def changed(change):
@@ -130,34 +124,34 @@ def test_stored_buffers_may_differ():
         for index, layer in enumerate(layers):
             layer.register_buffer("mean", torch.full((2,), float(index)))
 
-    assert changed(statistics) == (LayerStack("layers", 9, head=1, period=1),)
+    assert changed(statistics) == (its.LayerStack("layers", 9, head=1, period=1),)
 
 
 def test_lists_of_the_configuration_with_a_value_per_layer_count():
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=9)
-    assert repeated_layers(model) == (LayerStack("model.layers", 9, head=1, period=1),)
+    assert its.repeated_layers(model) == (its.LayerStack("model.layers", 9, head=1, period=1),)
     model.config.rates = [1, 1, 1, 1, 1, 1, 2, 1, 1]
-    assert repeated_layers(model) == ()
+    assert its.repeated_layers(model) == ()
 
 
 @pytest.mark.parametrize(
     ("windows", "expected"),
     [
-        ([[4, 2]] * 9, (LayerStack("encoder.layers", 9, head=1, period=1),)),
-        ([[4, 2], [3, 0]] * 4 + [[4, 2]], (LayerStack("encoder.layers", 9, head=1, period=2),)),
+        ([[4, 2]] * 9, (its.LayerStack("encoder.layers", 9, head=1, period=1),)),
+        ([[4, 2], [3, 0]] * 4 + [[4, 2]], (its.LayerStack("encoder.layers", 9, head=1, period=2),)),
         ([[4, 2]] * 6 + [[3, 0]] + [[4, 2]] * 2, ()),
     ],
 )
 def test_window_sizes_that_are_only_in_the_configuration_count(windows, expected):
     encoder = tiny.SPECIAL["moonshine_streaming"]["encoder_config"]
     encoder_config = {**encoder, "num_hidden_layers": 9, "sliding_windows": windows}
-    assert repeated_layers(tiny.model("moonshine_streaming", encoder_config=encoder_config)) == expected
+    assert its.repeated_layers(tiny.model("moonshine_streaming", encoder_config=encoder_config)) == expected
 
 
 def test_a_model_is_truncated_inside_and_restored_also_after_an_error():
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=9)
     before, layers = model.state_dict(), list(model.model.layers)
-    with pytest.raises(KeyError), truncated(model, repeated_layers(model)):
+    with pytest.raises(KeyError), its.truncated(model, its.repeated_layers(model)):
         assert len(model.model.layers) == 4
         raise KeyError
     assert list(model.model.layers) == layers

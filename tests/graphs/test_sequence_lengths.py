@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 import onnxfn
-from onnxfn import InvalidSpec
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 
 LAYERS = {
@@ -91,7 +90,7 @@ def test_lengths_out_of_order_are_refused_in_the_words_of_torch():
     sample = {"x": torch.randn(8, 6, 4), "lengths": torch.tensor([6, 6, 5, 4, 4, 3, 2, 1])}
     spec = onnxfn.derived(packed, sample=sample, axes={"x": "batch_size time _"}, ranges={"lengths": (3, 4)})
     assert spec.outputs[0].name == "output"
-    with pytest.raises(InvalidSpec, match="You can pass `enforce_sorted=False`"):
+    with pytest.raises(onnxfn.InvalidSpec, match="You can pass `enforce_sorted=False`"):
         onnxfn.derived(packed, sample=sample, axes={"x": "batch_size time _"}, ranges={"lengths": (1, 7)})
 
 

@@ -208,8 +208,3 @@ def test_each_part_has_a_template(tmp_path):
         assert result.report.passed
     assert "capture" not in stages(result)
     assert len(list((tmp_path / "templates").iterdir())) == 2
-
-
-def test_a_cache_folder_that_cannot_be_written_is_no_error(tmp_path):
-    (tmp_path / "templates").write_text("a file")
-    assert exported(llama(), tmp_path / "out", tmp_path / "templates", check=False).files

@@ -3,7 +3,7 @@
 `every_name` has the names of the tensors of a spec.
 """
 
-from onnxfn.architectures import ARCHITECTURES
+from onnxfn import ARCHITECTURES, ExportSpec
 from onnxfn.architectures.families.feature_inputs import ONE_SIZED_IMAGE, ONE_WAVE
 from onnxfn.architectures.families.features import (
     FEATURES,
@@ -16,7 +16,6 @@ from onnxfn.architectures.families.features import (
 from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seq2seq import encoder_and_decoder_of_embeddings
 from onnxfn.architectures.seq2seq import SEEING
-from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.stored.serialize import to_plain
 
 

@@ -10,7 +10,6 @@ from agreement import assert_agreement
 from time_limits import limited
 
 import onnxfn
-from onnxfn import ARCHITECTURES
 from onnxfn.export.derive.auto_tables import auto_tables, listed_classes, listed_tasks
 from onnxfn.export.find.written_tasks import TOWERS
 from onnxfn.specs.results.output_types import MAIN_INPUTS
@@ -117,7 +116,7 @@ def tiny_model(model_type: str, task: str) -> Any:
     import transformers
     from sizes import PARTS
 
-    row = ARCHITECTURES.get(model_type)
+    row = onnxfn.ARCHITECTURES.get(model_type)
     name = next(iter(listed_classes(model_type, task)), None)
     if row is not None and task in task_names(row):
         name = for_task(row, task).call.loader or name

@@ -27,10 +27,8 @@ from mutated import places
 from time_limits import limited
 
 import onnxfn
-from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.report.push import uploaded_files, verified
 from onnxfn.export.run.requests import export_request, request_plan
-from onnxfn.specs.errors import OnnxfnError
 from onnxfn.weights.adapters import read_adapter
 from onnxfn.weights.journal import STAGING_PREFIX
 
@@ -201,8 +199,8 @@ def jobs(given: Path, out: Path) -> None:
 ACTIONS: dict[str, Action] = {
     **{each.__name__: each for each in (verify, push, run, validate, overwrite, inspect, batch, jobs)},
     "load_and_save": lambda given, out: onnxfn.load(given).save(out),
-    "plan": lambda given, out: request_plan(ExportRequest(given, out)),
-    "export": lambda given, out: export_request(ExportRequest(given, out, check="none")),
+    "plan": lambda given, out: request_plan(onnxfn.ExportRequest(given, out)),
+    "export": lambda given, out: export_request(onnxfn.ExportRequest(given, out, check="none")),
     "model": lambda given, _: onnxfn.model_for(str(given)),
     "fingerprint": lambda given, _: onnxfn.fingerprint(given),
     "processor": lambda given, _: onnxfn.generate(given, "a text", max_new_tokens=1),
@@ -325,7 +323,7 @@ def outcome(action: Action, given: Path, out: Path) -> str:
     try:
         with limited(LIMIT, Hangs, signal.ITIMER_REAL):
             action(given, out)
-    except OnnxfnError as error:
+    except onnxfn.OnnxfnError as error:
         text = str(error)
         return f"several lines: {text!r}" if "\n" in text or "Traceback" in text else f"refused: {text}"
     except Hangs:

@@ -7,23 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import graph_edits as g
 import numpy as np
 import onnx
-from graph_edits import (
-    Model,
-    Node,
-    arrays,
-    attribute,
-    constant,
-    graphs,
-    insert,
-    new_constant,
-    nodes,
-    redirect,
-    set_attribute,
-    set_constant,
-    set_input,
-)
 from operator_faults import OPERATORS, change_output
 from structure_faults import COMPARISONS, MASKS_AND_CACHES, Kind, Site, by_name, random, set_edge
 from value_faults import VALUES, with_element
@@ -42,17 +28,17 @@ OTHER_OPERATORS: Mapping[str, tuple[str, ...]] = {
 """From an operator to others of the same inputs."""
 
 
-def label(node: Node, change: str) -> str:
+def label(node: g.Node, change: str) -> str:
     return f"{node.op_type} {node.output[0]} {change}"
 
 
-def operator_replaced(model: Model) -> Iterator[Site]:
-    for node in nodes(model, *OTHER_OPERATORS):
+def operator_replaced(model: g.Model) -> Iterator[Site]:
+    for node in g.nodes(model, *OTHER_OPERATORS):
         for other in OTHER_OPERATORS[node.op_type]:
             yield label(node, f"-> {other}"), partial(replace_operator, node, other)
 
 
-def replace_operator(node: Node, other: str) -> None:
+def replace_operator(node: g.Node, other: str) -> None:
     """Another operator, without the attributes that it does not have."""
     known = onnx.defs.get_schema(other, 18).attributes
     remaining = [one for one in node.attribute if one.name in known]
@@ -61,20 +47,20 @@ def replace_operator(node: Node, other: str) -> None:
     node.op_type = other
 
 
-def comparison_strictness(model: Model) -> Iterator[Site]:
-    for node in nodes(model, *COMPARISONS):
+def comparison_strictness(model: g.Model) -> Iterator[Site]:
+    for node in g.nodes(model, *COMPARISONS):
         other = COMPARISONS[node.op_type]
         yield label(node, f"-> {other}"), partial(setattr, node, "op_type", other)
 
 
-def constant_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray]], kinds: str) -> Iterator[Site]:
+def constant_changed(model: g.Model, change: Mapping[str, Callable[..., np.ndarray]], kinds: str) -> Iterator[Site]:
     """Scalars and small vectors, each for all nodes that read it."""
-    for name, value in arrays(model):
+    for name, value in g.arrays(model):
         if value.size <= 4 and value.dtype.kind in kinds and not name.endswith(("weight", "bias")):
             for text, function in change.items():
                 with np.errstate(over="ignore"):  # the score of a masked token is the lowest number
                     changed = function(value)
-                yield f"{name} {text}", partial(set_constant, model, name, changed)
+                yield f"{name} {text}", partial(g.set_constant, model, name, changed)
 
 
 FLOAT_CHANGES: Mapping[str, Callable[..., np.ndarray]] = {
@@ -91,37 +77,37 @@ INTEGER_CHANGES: Mapping[str, Callable[..., np.ndarray]] = {
 }
 
 
-def constant_of_one_node(model: Model) -> Iterator[Site]:
+def constant_of_one_node(model: g.Model) -> Iterator[Site]:
     """A constant of one node alone, where others read the same."""
-    for node in nodes(model):
+    for node in g.nodes(model):
         for index, name in enumerate(node.input):
-            value = constant(model, name)
+            value = g.constant(model, name)
             if value is not None and value.size <= 4 and value.dtype.kind in "if":
                 change = value + 1 if value.dtype.kind == "i" else value * 0.5 + 0.01
-                yield label(node, f"input {index}"), partial(set_input, model, node, index, change)
+                yield label(node, f"input {index}"), partial(g.set_input, model, node, index, change)
 
 
-def attribute_changed(model: Model, kind: int, changes: Mapping[str, Callable[[Any], Any]]) -> Iterator[Site]:
+def attribute_changed(model: g.Model, kind: int, changes: Mapping[str, Callable[[Any], Any]]) -> Iterator[Site]:
     """Attributes of a type, types of values and the axes of a Transpose excepted."""
-    for node in nodes(model):
+    for node in g.nodes(model):
         for one in node.attribute:
             if one.type == kind and one.name not in ("to", "stash_type", "dtype", "perm"):
                 for text, change in changes.items():
                     value = change(onnx.helper.get_attribute_value(one))
-                    yield label(node, f"{one.name}{text}"), partial(set_attribute, node, one.name, value)
+                    yield label(node, f"{one.name}{text}"), partial(g.set_attribute, node, one.name, value)
 
 
-def transpose_axes(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Transpose"):
-        axes = list(attribute(node, "perm"))
+def transpose_axes(model: g.Model) -> Iterator[Site]:
+    for node in g.nodes(model, "Transpose"):
+        axes = list(g.attribute(node, "perm"))
         for index in range(len(axes) - 1):
             changed = [*axes[:index], axes[index + 1], axes[index], *axes[index + 2 :]]
-            yield label(node, f"{changed}"), partial(set_attribute, node, "perm", changed)
+            yield label(node, f"{changed}"), partial(g.set_attribute, node, "perm", changed)
 
 
-def edge_moved(model: Model) -> Iterator[Site]:
+def edge_moved(model: g.Model) -> Iterator[Site]:
     """A node reads what an earlier node of the same operator as its producer computes."""
-    for graph in graphs(model.graph):
+    for graph in g.graphs(model.graph):
         earlier: dict[str, list[str]] = {}
         producers = {name: node.op_type for node in graph.node for name in node.output}
         for node in graph.node:
@@ -132,10 +118,10 @@ def edge_moved(model: Model) -> Iterator[Site]:
             earlier.setdefault(node.op_type, []).append(node.output[0])
 
 
-def edge_to_another_weight(model: Model) -> Iterator[Site]:
+def edge_to_another_weight(model: g.Model) -> Iterator[Site]:
     """A node reads another weight of the same shape."""
-    shapes = {name: value.shape for name, value in arrays(model) if value.dtype.kind == "f" and value.size > 4}
-    for node in nodes(model):
+    shapes = {name: value.shape for name, value in g.arrays(model) if value.dtype.kind == "f" and value.size > 4}
+    for node in g.nodes(model):
         for index, name in enumerate(node.input):
             others = [other for other in shapes if other != name and shapes[other] == shapes.get(name)]
             if others:
@@ -143,13 +129,13 @@ def edge_to_another_weight(model: Model) -> Iterator[Site]:
                 yield label(node, f"reads {other}"), partial(set_edge, node, index, other)
 
 
-def edges_exchanged(model: Model, operators: tuple[str, ...], word: str, left: int, right: int) -> Iterator[Site]:
+def edges_exchanged(model: g.Model, operators: tuple[str, ...], word: str, left: int, right: int) -> Iterator[Site]:
     """Two inputs of a node are exchanged."""
 
     def exchange(node):
         node.input[left], node.input[right] = node.input[right], node.input[left]
 
-    for node in nodes(model, *operators):
+    for node in g.nodes(model, *operators):
         yield label(node, word), partial(exchange, node)
 
 
@@ -159,55 +145,58 @@ SKIPPED = (
 )
 
 
-def node_skipped(model: Model, operators: tuple[str, ...] = SKIPPED, word: str = "skipped") -> Iterator[Site]:
+def node_skipped(model: g.Model, operators: tuple[str, ...] = SKIPPED, word: str = "skipped") -> Iterator[Site]:
     """The readers of a node read its first input."""
-    for node in nodes(model, *operators):
-        yield label(node, word), partial(redirect, model, node.output[0], node.input[0])
+    for node in g.nodes(model, *operators):
+        yield label(node, word), partial(g.redirect, model, node.output[0], node.input[0])
 
 
-def cast_inserted(model: Model) -> Iterator[Site]:
+def cast_inserted(model: g.Model) -> Iterator[Site]:
     """A value goes through float16."""
 
     def narrow(node, index):
-        dtype = constant(model, node.input[1 - index])
+        dtype = g.constant(model, node.input[1 - index])
         kind = onnx.TensorProto.FLOAT if dtype is None else onnx.helper.np_dtype_to_tensor_dtype(dtype.dtype)
-        half = insert(model, node, "Cast", [node.input[index]], to=onnx.TensorProto.FLOAT16)
-        node.input[index] = insert(model, node, "Cast", [half], to=kind)
+        half = g.insert(model, node, "Cast", [node.input[index]], to=onnx.TensorProto.FLOAT16)
+        node.input[index] = g.insert(model, node, "Cast", [half], to=kind)
 
-    for node in nodes(model, "MatMul", "Gemm"):
+    for node in g.nodes(model, "MatMul", "Gemm"):
         yield label(node, "through float16"), partial(narrow, node, 0)
 
 
-def slice_bounds(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Slice"):
+def slice_bounds(model: g.Model) -> Iterator[Site]:
+    for node in g.nodes(model, "Slice"):
         for index, name in enumerate(node.input[1:3], start=1):
-            value = constant(model, name)
+            value = g.constant(model, name)
             if value is not None and abs(int(value[0])) < 2**31:
                 for step in (1, -1):
-                    yield label(node, f"bound {index} {step:+d}"), partial(set_input, model, node, index, value + step)
+                    yield (
+                        label(node, f"bound {index} {step:+d}"),
+                        partial(g.set_input, model, node, index, value + step),
+                    )
 
 
-def gather_index(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Gather", "GatherElements"):
-        index = constant(model, node.input[1])
+def gather_index(model: g.Model) -> Iterator[Site]:
+    for node in g.nodes(model, "Gather", "GatherElements"):
+        index = g.constant(model, node.input[1])
         if index is not None and index.dtype.kind == "i":
             for step in (1, -1):
-                yield label(node, f"index {step:+d}"), partial(set_input, model, node, 1, index + step)
+                yield label(node, f"index {step:+d}"), partial(g.set_input, model, node, 1, index + step)
         else:
             yield label(node, "index + 1"), partial(shift_index, model, node)
 
 
-def shift_index(model: Model, node: Node) -> None:
-    node.input[1] = insert(model, node, "Add", [node.input[1], new_constant(model, np.array(1))])
+def shift_index(model: g.Model, node: g.Node) -> None:
+    node.input[1] = g.insert(model, node, "Add", [node.input[1], g.new_constant(model, np.array(1))])
 
 
-def initializer_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray]]) -> Iterator[Site]:
-    for name, value in arrays(model):
+def initializer_changed(model: g.Model, change: Mapping[str, Callable[..., np.ndarray]]) -> Iterator[Site]:
+    for name, value in g.arrays(model):
         if value.size > 4 and value.dtype.kind == "f":
             for text, function in change.items():
                 changed = function(name, value)
                 if changed.shape == value.shape:
-                    yield f"{name} {text}", partial(set_constant, model, name, changed)
+                    yield f"{name} {text}", partial(g.set_constant, model, name, changed)
 
 
 NOISE: Mapping[str, Callable[..., np.ndarray]] = {
@@ -228,7 +217,7 @@ ORDER: Mapping[str, Callable[..., np.ndarray]] = {
 }
 
 
-def output_changed(model: Model) -> Iterator[Site]:
+def output_changed(model: g.Model) -> Iterator[Site]:
     for value in model.graph.output:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         if dtype.kind == "f":
@@ -237,18 +226,18 @@ def output_changed(model: Model) -> Iterator[Site]:
                 yield f"{value.name} {operator} {number}", change
 
 
-def condition_negated(model: Model) -> Iterator[Site]:
+def condition_negated(model: g.Model) -> Iterator[Site]:
     def negate(node):
-        node.input[0] = insert(model, node, "Not", [node.input[0]])
+        node.input[0] = g.insert(model, node, "Not", [node.input[0]])
 
-    for node in nodes(model, "Where", "If"):
+    for node in g.nodes(model, "Where", "If"):
         yield label(node, "condition negated"), partial(negate, node)
 
 
-def shape_changed(model: Model) -> Iterator[Site]:
+def shape_changed(model: g.Model) -> Iterator[Site]:
     """A size that is read from an input is that of another axis, or of another input."""
-    every = [node.output[0] for node in nodes(model, "Shape")]
-    for node in nodes(model, "Concat", "Range", "Expand", "Squeeze"):
+    every = [node.output[0] for node in g.nodes(model, "Shape")]
+    for node in g.nodes(model, "Concat", "Range", "Expand", "Squeeze"):
         for index, name in enumerate(node.input):
             others = [other for other in every if other != name]
             if name in every and others:

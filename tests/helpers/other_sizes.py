@@ -24,11 +24,9 @@ from onnxfn.check.check import check, check_error
 from onnxfn.export.run.runnable_images import IMAGE_AXES, image_sizes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.dummies import known_sizes, padded
-from onnxfn.specs.algebra.planned import Case, Part
 from onnxfn.specs.axes import names
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.conditions import Condition, is_true, symbols_of
-from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import in_case, past_lengths, resized
 from onnxfn.specs.tasks.tasks import task_names
 
@@ -63,7 +61,7 @@ def prime_above(number: float) -> int:
     return candidate
 
 
-def other_sizes(part: Part) -> dict[str, dict[str, int]]:
+def other_sizes(part: onnxfn.Part) -> dict[str, dict[str, int]]:
     """The name of each case, and its sizes.
 
     Height and width of an image are different primes. In one case they are odd multiples: some models take no other.
@@ -88,7 +86,7 @@ def other_sizes(part: Part) -> dict[str, dict[str, int]]:
     return cases
 
 
-def cases_of(part: Part, limits: Sequence[Condition]) -> Iterator[Case]:
+def cases_of(part: onnxfn.Part, limits: Sequence[Condition]) -> Iterator[onnxfn.Case]:
     """The cases of a part, within the limits of its file."""
     for name, sizes in other_sizes(part).items():
         known = known_sizes(part.spec, {}) | sizes
@@ -96,19 +94,19 @@ def cases_of(part: Part, limits: Sequence[Condition]) -> Iterator[Case]:
         within = all(is_true(text, known) for text in of_part)
         sides = TEXT_SIDES if part.spec.check.mask_input else ("right",)
         for side in sides if within else ():
-            yield resized(Case(f"{name}, padded {side}", padded(side).dummies), sizes)
+            yield resized(onnxfn.Case(f"{name}, padded {side}", padded(side).dummies), sizes)
 
 
-def runs(model: Any, part: Part, cases: tuple[Case, ...]) -> bool:
+def runs(model: Any, part: onnxfn.Part, cases: tuple[onnxfn.Case, ...]) -> bool:
     """Whether PyTorch can run a model in some cases. The size of a batch depends on a case's place among them."""
     try:
         list(references(model, with_cases(part, cases)))
-    except CaptureFailed:
+    except onnxfn.CaptureFailed:
         return False
     return True
 
 
-def with_cases(part: Part, cases: tuple[Case, ...]) -> Part:
+def with_cases(part: onnxfn.Part, cases: tuple[onnxfn.Case, ...]) -> onnxfn.Part:
     return evolve(part, spec=evolve(part.spec, cases=cases))
 
 
@@ -120,7 +118,7 @@ def tried(spec: onnxfn.ExportSpec, model: Any, folder: Path, **options: Any) -> 
     result = onnxfn.export(spec, model, folder, check=False, **options)
     copied, worst, count = model_copy(model).eval(), 0.0, 0
     for part in result.plan.parts:
-        cases = tuple[Case, ...]()
+        cases = tuple[onnxfn.Case, ...]()
         for case in cases_of(part, result.limits):
             cases += (case,) if runs(copied, part, (*cases, case)) else ()
         if cases:

@@ -16,8 +16,6 @@ from structure_faults import Kind, Site, attentions, set_edge
 import onnxfn
 from onnxfn.check.cases.references import Reference, references
 from onnxfn.check.check import check, compared_file
-from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.stored.reports import CheckFailed, Report
 
 
 @frozen
@@ -25,7 +23,7 @@ class Quantized:
     """A quantized file without a fault: its model, its part, and PyTorch's outputs with the weights of the file."""
 
     model: Any
-    part: Part
+    part: onnxfn.Part
     file: Path
     expected: tuple[Reference, ...]
 
@@ -38,7 +36,7 @@ def quantized(model: Any, spec: onnxfn.ExportSpec, dtype: str, folder: Path) -> 
     return Quantized(model, part, file, tuple(references(compared.model, part, dtype=compared.dtype)))
 
 
-def report_of(tested: Quantized, file: Path) -> Report:
+def report_of(tested: Quantized, file: Path) -> onnxfn.Report:
     """The report on another graph with the same weights."""
     return check(tested.model, tested.part, file, expected=lambda *_, **__: tested.expected)
 
@@ -51,7 +49,7 @@ def finds(tested: Quantized, fault: Kind, index: int, folder: Path) -> bool:
     save_sorted(model, folder / tested.file.name)
     try:
         report = report_of(tested, folder / tested.file.name)
-    except CheckFailed:
+    except onnxfn.CheckFailed:
         return True
     return bool(report.findings) or not all(difference.passed for difference in report.differences)
 

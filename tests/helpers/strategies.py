@@ -4,29 +4,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from onnxfn import AxisFacts, Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target, WeightRule
+from onnxfn.specs import records as kinds
 from onnxfn.specs.algebra.config_values import GETTERS
 from onnxfn.specs.algebra.fills import FILLS
-from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.axes import Axis, AxisMap
-from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.edits.behaviors import BEHAVIORS
-from onnxfn.specs.quantization import WeightRule
-from onnxfn.specs.records import (
-    ArgumentBuilder,
-    CacheRow,
-    Constant,
-    Edit,
-    File,
-    Generator,
-    Getter,
-    InputSpec,
-    Link,
-    Normalizer,
-    OutputSpec,
-    Patch,
-    Read,
-)
+from onnxfn.specs.quantization import Within
 
 TENSORS = ("input_ids", "attention_mask", "logits", "last_hidden_state")
 AXES = ("batch_size", "sequence_length", "past_sequence_length")
@@ -98,10 +83,10 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 plain_values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
 keys = st.sampled_from(KEYS)
 getters = st.deferred(
-    lambda: st.builds(Getter, st.sampled_from(sorted(GETTERS)), st.lists(sources | plain_values, max_size=2))
+    lambda: st.builds(kinds.Getter, st.sampled_from(sorted(GETTERS)), st.lists(sources | plain_values, max_size=2))
 )
 sources = keys | getters
-reads_of_names = st.builds(Read, st.sampled_from(("num_layers", "head_dim", "vocab_size")), sources)
+reads_of_names = st.builds(kinds.Read, st.sampled_from(("num_layers", "head_dim", "vocab_size")), sources)
 
 
 def by_name(records: st.SearchStrategy[Any], *, most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -113,12 +98,12 @@ def keywords(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]
     return st.dictionaries(st.sampled_from(("low", "high", "value")), values, max_size=2)
 
 
-normalizers = by_name(reads_of_names).map(Normalizer)
+normalizers = by_name(reads_of_names).map(kinds.Normalizer)
 generators = st.builds(
-    Generator, st.sampled_from(FILLED), st.sampled_from(sorted(FILLS)), keywords(plain_values | getters)
+    kinds.Generator, st.sampled_from(FILLED), st.sampled_from(sorted(FILLS)), keywords(plain_values | getters)
 )
 inputs = st.builds(
-    InputSpec,
+    kinds.InputSpec,
     st.sampled_from(TENSORS),
     axis_maps,
     st.sampled_from(FILLED),
@@ -127,7 +112,7 @@ inputs = st.builds(
     st.none() | sources,
 )
 outputs = st.builds(
-    OutputSpec,
+    kinds.OutputSpec,
     st.sampled_from(TENSORS),
     axis_maps,
     paths,
@@ -139,10 +124,12 @@ axis_symbols, conditions = st.sampled_from(AXES), st.none() | sources
 sizes = st.builds(AxisFacts, axis_symbols, st.integers(0, 8) | getters)
 limits, new_names = st.sampled_from((None, 2, 5)) | sources, st.sampled_from((None, "N", "T"))
 axis_facts = sizes | st.builds(AxisFacts, axis_symbols, st.none(), limits, limits, conditions, new_names)
-constants = st.builds(Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
-patches = st.builds(Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why"))
+constants = st.builds(kinds.Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
+patches = st.builds(
+    kinds.Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why")
+)
 cache_rows = st.builds(
-    CacheRow,
+    kinds.CacheRow,
     st.sampled_from(("key", "value")),
     input_name=st.sampled_from(("past_key_values.{layer}.key", "past_conv.{layer}")),
     output_name=st.none() | st.just("present.{layer}.key"),
@@ -152,22 +139,22 @@ cache_rows = st.builds(
     output_path=paths,
     layers=sources,
 )
-builders = st.builds(ArgumentBuilder, st.sampled_from(("past_key_values", "cache")), by=st.just("dynamic_cache"))
-links = st.builds(Link, st.sampled_from(TENSORS), st.just("encoder_model"), st.sampled_from(TENSORS))
+builders = st.builds(kinds.ArgumentBuilder, st.sampled_from(("past_key_values", "cache")), by=st.just("dynamic_cache"))
+links = st.builds(kinds.Link, st.sampled_from(TENSORS), st.just("encoder_model"), st.sampled_from(TENSORS))
 
 opsets = st.integers(18, 23)
 tolerances = st.floats(0, 1)
 edits = st.one_of(
-    st.builds(lambda opset: Edit("with_opset", {"opset": opset}), opsets),
-    st.builds(lambda atol: Edit("with_tolerance", {"atol": atol}), tolerances),
+    st.builds(lambda opset: kinds.Edit("with_opset", {"opset": opset}), opsets),
+    st.builds(lambda atol: kinds.Edit("with_tolerance", {"atol": atol}), tolerances),
     st.builds(
-        lambda name, axes, path: Edit("with_output", {"name": name, "axes": axes, "path": path}),
+        lambda name, axes, path: kinds.Edit("with_output", {"name": name, "axes": axes, "path": path}),
         st.sampled_from(TENSORS),
         axis_patterns,
         paths,
     ),
     st.builds(
-        lambda word, at, starting: Edit("with_axis", {"axis": word, "at": at, "starting": starting}),
+        lambda word, at, starting: kinds.Edit("with_axis", {"axis": word, "at": at, "starting": starting}),
         said_axes.map(lambda said: said[0]),
         st.integers(0, 2),
         axis_patterns,
@@ -189,7 +176,7 @@ def overlays(
 
 some_edits = st.lists(edits, max_size=2).map(tuple)
 files = st.builds(
-    File,
+    kinds.File,
     st.sampled_from(("encoder_model", "decoder_model")),
     some_edits,
     replaces=st.lists(st.sampled_from(("encoder_model", "old_model")), max_size=2).map(tuple),
@@ -202,6 +189,9 @@ checks = st.builds(
 )
 patterns = st.sampled_from(("*", "*lm_head*", "*.mlp.*"))
 operators_that_read = st.lists(st.sampled_from(("MatMul", "Gather", "Conv")), max_size=2, unique=True)
+limits = st.builds(Within, st.just("bytes"), st.integers(1, 10**12)) | st.builds(
+    Within, st.just("kl"), st.sampled_from((1e-6, 0.1, 0.25, 100.0))
+)
 weight_rules = st.one_of(
     st.builds(
         WeightRule,
@@ -211,6 +201,7 @@ weight_rules = st.one_of(
         block_size=st.sampled_from((16, 32, 128)),
         symmetric=st.booleans(),
         accuracy_level=st.sampled_from((0, 4)),
+        within=optional(limits),
     ),
     st.builds(
         WeightRule,

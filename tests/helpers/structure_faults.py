@@ -9,34 +9,12 @@ from functools import partial
 from itertools import combinations, pairwise
 from zlib import crc32
 
+import graph_edits as g
 import numpy as np
 import onnx
-from graph_edits import (
-    Model,
-    Node,
-    after_input,
-    after_output,
-    arrays,
-    attribute,
-    constant,
-    exchange_inputs,
-    exchange_outputs,
-    inputs,
-    insert,
-    new_constant,
-    nodes,
-    outputs,
-    producer,
-    redirect,
-    rename_producer,
-    set_constant,
-    set_input,
-    shape_of,
-    users,
-)
 
 Site = tuple[str, Callable[[], None]]
-Kind = Callable[[Model], Iterator[Site]]
+Kind = Callable[[g.Model], Iterator[Site]]
 
 COMPARISONS = {"LessOrEqual": "Less", "Less": "LessOrEqual", "GreaterOrEqual": "Greater", "Greater": "GreaterOrEqual"}
 """From a comparison to that which answers otherwise for two equal numbers."""
@@ -53,17 +31,17 @@ def random(label: str) -> np.random.Generator:
     return np.random.default_rng(crc32(label.encode()))
 
 
-def matrices(model: Model, *words: str) -> list[tuple[str, np.ndarray]]:
+def matrices(model: g.Model, *words: str) -> list[tuple[str, np.ndarray]]:
     """Weights of two axes or more: their names and arrays."""
-    return [(name, value) for name, value in arrays(model, *words) if value.dtype.kind == "f" and value.ndim > 1]
+    return [(name, value) for name, value in g.arrays(model, *words) if value.dtype.kind == "f" and value.ndim > 1]
 
 
-def by_name(*kinds: Callable[[Model], Iterator[Site]]) -> dict[str, Kind]:
+def by_name(*kinds: Callable[[g.Model], Iterator[Site]]) -> dict[str, Kind]:
     """Kinds by the names of their functions, in words."""
     return {kind.__name__.replace("_", " "): kind for kind in kinds}
 
 
-def zero_of(model: Model, name: str) -> np.ndarray:
+def zero_of(model: g.Model, name: str) -> np.ndarray:
     """A zero in the dtype of an input or an output."""
     value = next(value for value in (*model.graph.input, *model.graph.output) if value.name == name)
     return np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
@@ -79,28 +57,28 @@ def with_row(values: np.ndarray, row: int) -> np.ndarray:
 # The interface
 
 
-def axis_name(model: Model) -> Iterator[Site]:
+def axis_name(model: g.Model) -> Iterator[Site]:
     for value in (*model.graph.input, *model.graph.output):
         for index, axis in enumerate(value.type.tensor_type.shape.dim):
             if axis.dim_param:
                 yield f"{value.name}[{index}]", partial(setattr, axis, "dim_param", "s44")
 
 
-def declared_size(model: Model) -> Iterator[Site]:
+def declared_size(model: g.Model) -> Iterator[Site]:
     for value in model.graph.output:
         for index, axis in enumerate(value.type.tensor_type.shape.dim):
             if axis.dim_param:
                 yield f"{value.name}[{index}]", partial(setattr, axis, "dim_value", 4)
 
 
-def extra_tensor(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Softmax", "MatMul", "Gemm"):
+def extra_tensor(model: g.Model) -> Iterator[Site]:
+    for node in g.nodes(model, "Softmax", "MatMul", "Gemm"):
         if node in model.graph.node:
             value = onnx.helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, None)
             yield node.output[0], partial(model.graph.output.append, value)
 
 
-def input_order(model: Model) -> Iterator[Site]:
+def input_order(model: g.Model) -> Iterator[Site]:
     def reverse(values):
         reordered = list(values)[::-1]
         del values[:]
@@ -111,9 +89,9 @@ def input_order(model: Model) -> Iterator[Site]:
             yield name, partial(reverse, values)
 
 
-def input_type(model: Model) -> Iterator[Site]:
+def input_type(model: g.Model) -> Iterator[Site]:
     def narrow(value):
-        after_input(model, value.name, "Cast", to=value.type.tensor_type.elem_type)
+        g.after_input(model, value.name, "Cast", to=value.type.tensor_type.elem_type)
         value.type.tensor_type.elem_type = onnx.TensorProto.INT32
 
     for value in model.graph.input:
@@ -121,22 +99,22 @@ def input_type(model: Model) -> Iterator[Site]:
             yield value.name, partial(narrow, value)
 
 
-def output_type(model: Model) -> Iterator[Site]:
+def output_type(model: g.Model) -> Iterator[Site]:
     def widen(value):
         value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
-        after_output(model, value.name, "Cast", to=onnx.TensorProto.DOUBLE)
+        g.after_output(model, value.name, "Cast", to=onnx.TensorProto.DOUBLE)
 
     for value in model.graph.output:
         yield value.name, partial(widen, value)
 
 
-def renamed(model: Model) -> Iterator[Site]:
+def renamed(model: g.Model) -> Iterator[Site]:
     def rename_input(value):
         old, value.name = value.name, f"{value.name}_1"
-        redirect(model, old, value.name)
+        g.redirect(model, old, value.name)
 
     def rename_output(value):
-        after_output(model, value.name, "Identity")
+        g.after_output(model, value.name, "Identity")
         model.graph.node[-1].output[0] = value.name = f"{value.name}_1"
 
     for value in model.graph.input:
@@ -148,88 +126,90 @@ def renamed(model: Model) -> Iterator[Site]:
 # Masks
 
 
-def read_inputs(model: Model, word: str) -> list[str]:
+def read_inputs(model: g.Model, word: str) -> list[str]:
     """The names of the inputs with a word in them that a node reads."""
-    return [name for name in inputs(model, word) if users(model, name)]
+    return [name for name in g.inputs(model, word) if g.users(model, name)]
 
 
-def mask_ignored(model: Model) -> Iterator[Site]:
+def mask_ignored(model: g.Model) -> Iterator[Site]:
     def ignore(name):
-        shape = insert(model, model.graph.node[0], "Shape", [name])
+        shape = g.insert(model, model.graph.node[0], "Shape", [name])
         ones = onnx.numpy_helper.from_array(np.array([1]))
-        value = insert(model, model.graph.node[1], "ConstantOfShape", [shape], value=ones)
-        redirect(model, name, value, only=[node for node in users(model, name) if node.op_type != "Shape"])
+        value = g.insert(model, model.graph.node[1], "ConstantOfShape", [shape], value=ones)
+        g.redirect(model, name, value, only=[node for node in g.users(model, name) if node.op_type != "Shape"])
 
     for name in read_inputs(model, "mask"):
         yield name, partial(ignore, name)
 
 
-def mask_batch(model: Model) -> Iterator[Site]:
+def mask_batch(model: g.Model) -> Iterator[Site]:
     """The mask of the first row for all rows; the rows in reverse."""
 
     def first_row(name):
-        readers = [node for node in users(model, name) if node.op_type != "Shape"]
+        readers = [node for node in g.users(model, name) if node.op_type != "Shape"]
         start = model.graph.node[0]
-        shape = insert(model, start, "Shape", [name])
-        row = insert(model, start, "Gather", [name, new_constant(model, np.array([0]))], axis=0)
-        redirect(model, name, insert(model, start, "Expand", [row, shape]), only=readers)
+        shape = g.insert(model, start, "Shape", [name])
+        row = g.insert(model, start, "Gather", [name, g.new_constant(model, np.array([0]))], axis=0)
+        g.redirect(model, name, g.insert(model, start, "Expand", [row, shape]), only=readers)
 
     def reverse(name):
-        numbers = [new_constant(model, np.array([number])) for number in (-1, -(2**31), 0, -1)]
-        after_input(model, name, "Slice", *numbers)
+        numbers = [g.new_constant(model, np.array([number])) for number in (-1, -(2**31), 0, -1)]
+        g.after_input(model, name, "Slice", *numbers)
 
     for name in read_inputs(model, "mask"):
         yield f"{name}: row 0", partial(first_row, name)
         yield f"{name}: reversed", partial(reverse, name)
 
 
-def mask_shifted(model: Model) -> Iterator[Site]:
+def mask_shifted(model: g.Model) -> Iterator[Site]:
     """Each token has the mask of the next."""
 
     def shift(name):
         start = model.graph.node[0]
-        readers = [node for node in users(model, name) if node.op_type != "Shape"]
-        numbers = [new_constant(model, np.array([number])) for number in (1, 2**31 - 1, 1)]
-        tail = insert(model, start, "Slice", [name, *numbers])
-        head = insert(model, start, "Slice", [name, new_constant(model, np.array([0])), numbers[0], numbers[2]])
-        redirect(model, name, insert(model, start, "Concat", [tail, head], axis=1), only=readers)
+        readers = [node for node in g.users(model, name) if node.op_type != "Shape"]
+        numbers = [g.new_constant(model, np.array([number])) for number in (1, 2**31 - 1, 1)]
+        tail = g.insert(model, start, "Slice", [name, *numbers])
+        head = g.insert(model, start, "Slice", [name, g.new_constant(model, np.array([0])), numbers[0], numbers[2]])
+        g.redirect(model, name, g.insert(model, start, "Concat", [tail, head], axis=1), only=readers)
 
     for name in read_inputs(model, "mask"):
         yield name, partial(shift, name)
 
 
-def attentions(model: Model) -> list[tuple[Node, Node]]:
+def attentions(model: g.Model) -> list[tuple[g.Node, g.Node]]:
     """Each softmax, and the addition of the mask before it."""
-    found = ((node, producer(model, node.input[0])) for node in nodes(model, "Softmax"))
+    found = ((node, g.producer(model, node.input[0])) for node in g.nodes(model, "Softmax"))
     return [(softmax, add) for softmax, add in found if add is not None and add.op_type == "Add"]
 
 
-def mask_one_layer(model: Model) -> Iterator[Site]:
+def mask_one_layer(model: g.Model) -> Iterator[Site]:
     for softmax, add in attentions(model):
         yield softmax.output[0], partial(set_edge, softmax, 0, add.input[0])
 
 
-def set_edge(node: Node, index: int, name: str) -> None:
+def set_edge(node: g.Node, index: int, name: str) -> None:
     node.input[index] = name
 
 
-def mask_weak(model: Model) -> Iterator[Site]:
-    for name, value in arrays(model):
+def mask_weak(model: g.Model) -> Iterator[Site]:
+    for name, value in g.arrays(model):
         if value.dtype.kind == "f" and value.size == 1 and value.item() < LOWEST:
             for weak in (-10000.0, -30.0, -5.0):
-                yield f"{name} = {weak:g}", partial(set_constant, model, name, np.full_like(value, weak))
+                yield f"{name} = {weak:g}", partial(g.set_constant, model, name, np.full_like(value, weak))
 
 
-def comparisons(model: Model) -> list[Node]:
+def comparisons(model: g.Model) -> list[g.Node]:
     """The comparisons of the positions of two tokens."""
-    return [node for node in nodes(model, *COMPARISONS) if all(constant(model, name) is None for name in node.input)]
+    return [
+        node for node in g.nodes(model, *COMPARISONS) if all(g.constant(model, name) is None for name in node.input)
+    ]
 
 
-def causal_mask(model: Model) -> Iterator[Site]:
+def causal_mask(model: g.Model) -> Iterator[Site]:
     def always(node):
-        after = [one for one in nodes(model) if node.output[0] in one.input]
-        negated = insert(model, after[0], "Not", [node.output[0]])
-        redirect(model, node.output[0], insert(model, after[0], "Or", [node.output[0], negated]), only=after)
+        after = [one for one in g.nodes(model) if node.output[0] in one.input]
+        negated = g.insert(model, after[0], "Not", [node.output[0]])
+        g.redirect(model, node.output[0], g.insert(model, after[0], "Or", [node.output[0], negated]), only=after)
 
     opposite = {"LessOrEqual": "GreaterOrEqual", "GreaterOrEqual": "LessOrEqual", "Greater": "Less", "Less": "Greater"}
     for node in comparisons(model):
@@ -238,13 +218,13 @@ def causal_mask(model: Model) -> Iterator[Site]:
             yield f"{node.output[0]}: {other}", partial(setattr, node, "op_type", other)
 
 
-def sliding_window(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Sub"):
-        width = constant(model, node.input[1])
-        if width is not None and width.dtype.kind == "i" and any(users(model, node.output[0], "Greater")):
+def sliding_window(model: g.Model) -> Iterator[Site]:
+    for node in g.nodes(model, "Sub"):
+        width = g.constant(model, node.input[1])
+        if width is not None and width.dtype.kind == "i" and any(g.users(model, node.output[0], "Greater")):
             for step in (1, -1, -7, -9, 10**6):
                 name = "dropped" if step == 10**6 else f"{step:+d}"
-                yield f"{node.output[0]} {name}", partial(set_input, model, node, 1, width + step)
+                yield f"{node.output[0]} {name}", partial(g.set_input, model, node, 1, width + step)
 
 
 # The cache
@@ -258,76 +238,79 @@ def layers(names: list[str]) -> list[tuple[str, str]]:
     return [pair for group in by_pattern.values() for pair in pairwise(group)]
 
 
-def past_ignored(model: Model) -> Iterator[Site]:
+def past_ignored(model: g.Model) -> Iterator[Site]:
     for name in read_inputs(model, "past"):
-        yield name, lambda name=name: after_input(model, name, "Mul", new_constant(model, zero_of(model, name)))
+        yield name, lambda name=name: g.after_input(model, name, "Mul", g.new_constant(model, zero_of(model, name)))
 
 
-def past_of_another_layer(model: Model, *, cross: bool = False) -> Iterator[Site]:
+def past_of_another_layer(model: g.Model, *, cross: bool = False) -> Iterator[Site]:
     for left, right in layers([name for name in read_inputs(model, "past") if (".encoder." in name) == cross]):
-        yield f"{left}, {right}", partial(exchange_inputs, model, left, right)
+        yield f"{left}, {right}", partial(g.exchange_inputs, model, left, right)
 
 
-def key_value_swapped(model: Model) -> Iterator[Site]:
-    for key in inputs(model, ".key"):
-        yield key, partial(exchange_inputs, model, key, key.replace(".key", ".value"))
-    for key in outputs(model, ".key"):
-        yield key, partial(exchange_outputs, model, key, key.replace(".key", ".value"))
+def key_value_swapped(model: g.Model) -> Iterator[Site]:
+    for key in g.inputs(model, ".key"):
+        yield key, partial(g.exchange_inputs, model, key, key.replace(".key", ".value"))
+    for key in g.outputs(model, ".key"):
+        yield key, partial(g.exchange_outputs, model, key, key.replace(".key", ".value"))
 
 
-def concatenations(model: Model) -> list[tuple[str, Node]]:
+def concatenations(model: g.Model) -> list[tuple[str, g.Node]]:
     """The outputs that are a past and what is new, with the node that joins them."""
-    found = ((name, producer(model, name)) for name in outputs(model, "present"))
+    found = ((name, g.producer(model, name)) for name in g.outputs(model, "present"))
     return [(name, node) for name, node in found if node is not None and node.op_type == "Concat"]
 
 
-def present_stale(model: Model) -> Iterator[Site]:
+def present_stale(model: g.Model) -> Iterator[Site]:
     """What is new in an output is 0, or comes before the past."""
 
     def join(name, node, *, new_first):
         past, new = node.input
-        rename_producer(model, name)
+        g.rename_producer(model, name)
         if not new_first:
-            new = insert(model, None, "Mul", [new, new_constant(model, zero_of(model, name))])
+            new = g.insert(model, None, "Mul", [new, g.new_constant(model, zero_of(model, name))])
         parts = [new, past] if new_first else [past, new]
-        model.graph.node.append(onnx.helper.make_node("Concat", parts, [name], axis=attribute(node, "axis")))
+        model.graph.node.append(onnx.helper.make_node("Concat", parts, [name], axis=g.attribute(node, "axis")))
 
     for name, node in concatenations(model):
         yield name, partial(join, name, node, new_first=False)
         yield f"{name}: new first", partial(join, name, node, new_first=True)
 
 
-def present_wrong(model: Model) -> Iterator[Site]:
-    for left, right in layers(outputs(model, "present")):
-        yield f"{left}, {right}", partial(exchange_outputs, model, left, right)
+def present_wrong(model: g.Model) -> Iterator[Site]:
+    for left, right in layers(g.outputs(model, "present")):
+        yield f"{left}, {right}", partial(g.exchange_outputs, model, left, right)
 
 
-def outputs_swapped(model: Model) -> Iterator[Site]:
+def outputs_swapped(model: g.Model) -> Iterator[Site]:
     for left, right in combinations(model.graph.output, 2):
-        if shape_of(left) == shape_of(right) or {left.name, right.name} == {"logits_per_image", "logits_per_text"}:
-            yield f"{left.name}, {right.name}", partial(exchange_outputs, model, left.name, right.name)
+        if g.shape_of(left) == g.shape_of(right) or {left.name, right.name} == {"logits_per_image", "logits_per_text"}:
+            yield f"{left.name}, {right.name}", partial(g.exchange_outputs, model, left.name, right.name)
 
 
-def branch(model: Model) -> Iterator[Site]:
+def branch(model: g.Model) -> Iterator[Site]:
     """The branches of an If are exchanged, or its condition is constant."""
 
     def exchange(node):
         for one in node.attribute:
             one.name = {"then_branch": "else_branch", "else_branch": "then_branch"}.get(one.name, one.name)
 
-    for node in nodes(model, "If"):
+    for node in g.nodes(model, "If"):
         yield f"{node.output[0]}: exchanged", partial(exchange, node)
         for value in (True, False):
-            yield f"{node.output[0]}: {value}", partial(set_input, model, node, 0, np.array(value))
+            yield f"{node.output[0]}: {value}", partial(g.set_input, model, node, 0, np.array(value))
 
 
-def frozen_axis(model: Model) -> Iterator[Site]:
+def frozen_axis(model: g.Model) -> Iterator[Site]:
     """The size of an axis is that of the trace."""
-    for node in nodes(model, "Shape"):
-        axis = attribute(node, "start", 0)
-        if node.input[0] in inputs(model) and attribute(node, "end") == axis + 1 and axis in TRACED:
+    for node in g.nodes(model, "Shape"):
+        axis = g.attribute(node, "start", 0)
+        if node.input[0] in g.inputs(model) and g.attribute(node, "end") == axis + 1 and axis in TRACED:
             name, size = node.output[0], np.array([TRACED[axis]])
-            yield f"{name} = {size[0]}", lambda name=name, size=size: redirect(model, name, new_constant(model, size))
+            yield (
+                f"{name} = {size[0]}",
+                lambda name=name, size=size: g.redirect(model, name, g.new_constant(model, size)),
+            )
 
 
 MASKS_AND_CACHES: Mapping[str, Kind] = {

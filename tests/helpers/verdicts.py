@@ -23,9 +23,6 @@ from onnxfn.check.cases.references import references
 from onnxfn.check.verdict.compare import Exact, compare, valid_elements
 from onnxfn.export.run import file_checks
 from onnxfn.models.dtypes import in_dtype
-from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.stored.reports import CheckFailed
 
 MASKED = 1e30
 """Larger numbers stand for minus infinity."""
@@ -138,9 +135,9 @@ def verdict(fault: Fault) -> Verdict:
         onnx.save(changed_files(fault)[fault.file], Path(folder) / fault.file)  # its weights are inside
         try:
             report = validated(tested, Path(folder))
-        except CheckFailed as error:
+        except onnxfn.CheckFailed as error:
             return Verdict(fault, NOT_RUN if "ONNX Runtime cannot" in str(error) else FOUND, str(error)[:120])
-        except OnnxfnError as error:
+        except onnxfn.OnnxfnError as error:
             return Verdict(fault, FOUND, str(error)[:120])
         except Exception as error:  # noqa: BLE001 - any other error is a fault of the check
             return Verdict(fault, RAW, f"{type(error).__name__}: {error}"[:200])
@@ -166,7 +163,7 @@ def survivor(fault: Fault, folder: Path) -> Verdict:
     return Verdict(fault, ALLOWED if allowed else MISSED, case, changes[worst])
 
 
-def answered(session: Any, part: Part, arrays: Arrays) -> list[np.ndarray] | None:
+def answered(session: Any, part: onnxfn.Part, arrays: Arrays) -> list[np.ndarray] | None:
     """The outputs of a session; None if the graph does not run."""
     try:
         return session.run([output.name for output in part.spec.outputs], arrays)
@@ -174,7 +171,7 @@ def answered(session: Any, part: Part, arrays: Arrays) -> list[np.ndarray] | Non
         return None
 
 
-def largest_change(name: str, part: Part, number: int, answer: list[np.ndarray] | None) -> float:
+def largest_change(name: str, part: onnxfn.Part, number: int, answer: list[np.ndarray] | None) -> float:
     """The largest change of an output in a wide case, in roundings of PyTorch; infinite if the graph does not run."""
     if answer is None:
         return np.inf
@@ -187,7 +184,7 @@ def largest_change(name: str, part: Part, number: int, answer: list[np.ndarray] 
     )
 
 
-def is_allowed(name: str, part: Part, number: int, answer: list[np.ndarray] | None) -> bool:
+def is_allowed(name: str, part: onnxfn.Part, number: int, answer: list[np.ndarray] | None) -> bool:
     """Whether the rule of the check allows all outputs of a wide case."""
     case, arrays = wide_cases(name, part.name)[number]
     own, exact = wide_torch(name, part.name)[number]
@@ -220,7 +217,7 @@ def wide_cases(name: str, part: str) -> tuple[tuple[str, Arrays], ...]:
     return tuple(wide_inputs(tested.model, part_of(tested, part)))
 
 
-def part_of(tested: Subject, name: str) -> Part:
+def part_of(tested: Subject, name: str) -> onnxfn.Part:
     return next(part for part in tested.exported.plan.parts if part.name == name)
 
 

@@ -32,14 +32,14 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_169,
-    "architectures": 8_808,
-    "weights": 3_141,
-    "models": 1_785,
-    "graphs": 7_912,
-    "run": 1_284,
-    "check": 6_235,
-    "export": 12_111,
+    "specs": 9_166,
+    "architectures": 8_348,
+    "weights": 3_083,
+    "models": 1_767,
+    "graphs": 7_798,
+    "run": 1_283,
+    "check": 6_215,
+    "export": 11_975,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

@@ -75,21 +75,6 @@ def test_a_method_is_replaced_inside_and_restored_also_after_an_error():
     assert textwrap.TextWrapper.wrap is before
 
 
-def test_a_function_of_a_module_is_replaced_inside_and_restored():
-    shorten = textwrap.shorten
-    with applied((Patch("textwrap:shorten", by="textwrap:dedent", why="a test"),)):
-        assert textwrap.shorten("  a\n  b") == "a\nb"
-        assert in_another_thread(lambda: textwrap.shorten("a b c", width=3, placeholder=".")) == "a."
-    assert textwrap.shorten is shorten
-
-
-def test_a_method_that_a_class_lacks_is_added_inside_and_removed():
-    with applied((Patch("textwrap:TextWrapper.no_such", by="textwrap:dedent", why="a test"),)):
-        assert inspect.unwrap(textwrap.TextWrapper.no_such) is textwrap.dedent
-        assert not in_another_thread(lambda: hasattr(textwrap.TextWrapper, "no_such"))
-    assert not hasattr(textwrap.TextWrapper, "no_such")
-
-
 class Upsampler:
     """A class with an attribute of its instances, a static method and an inherited method."""
 
@@ -112,23 +97,12 @@ def doubled(self, factor=1):
     return 2 * factor * self.count
 
 
-SIXTY = property(lambda _: 60)
-
-
 def test_a_static_and_an_inherited_method_are_themselves_in_another_thread():
     for class_ in (Upsampler, Inheriting):
         with with_patch(f"{class_.__name__}.scale", "doubled"):
             assert class_().scale(3) == 12
             assert in_another_thread(lambda class_=class_: (class_().scale(3), class_.scale(4))) == (3, 4)
         assert class_().scale(3) == 3
-
-
-def test_a_property_that_replaces_an_attribute_of_instances_does_so_in_one_thread():
-    instance = Upsampler()
-    with with_patch("Upsampler.count", "SIXTY"):
-        assert instance.count == 60
-        assert in_another_thread(lambda: (instance.count, Upsampler().count)) == (2, 2)
-    assert instance.count == 2
 
 
 def test_an_unknown_replacement_is_an_error_and_nothing_stays_replaced():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -27,12 +26,6 @@ def heard():
     logging.getLogger().addHandler(handler)
     yield records
     logging.getLogger().removeHandler(handler)
-
-
-def test_streams_are_those_of_the_program(capsys):
-    before = sys.stdout, sys.stderr
-    with quiet():
-        assert (sys.stdout, sys.stderr) == before
 
 
 def test_logs_of_the_tracing_libraries_are_dropped_and_the_hosts_are_not(heard):

@@ -8,31 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
-from onnxfn.specs.axes import (
-    Axis,
-    AxisMap,
-    axis,
-    axis_map,
-    inserted,
-    names,
-    pattern,
-    resolve_configured,
-    shape,
-    solve_for_name,
-    substitute,
-    symbols,
-    terms,
-    value,
-)
+from onnxfn.specs import axes as its
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 
 FORMS = {
-    "batch_size": Axis("batch_size", "dynamic"),
-    "past_sequence_length+sequence_length": Axis("past_sequence_length + sequence_length", "dynamic"),
-    "2*(a-b)//c": Axis("2 * ( a - b ) // c", "dynamic"),
-    "head_dim=": Axis("head_dim", "configured"),
-    "4": Axis("4", "literal"),
-    "_": Axis("_", "unspecified"),
+    "batch_size": its.Axis("batch_size", "dynamic"),
+    "past_sequence_length+sequence_length": its.Axis("past_sequence_length + sequence_length", "dynamic"),
+    "2*(a-b)//c": its.Axis("2 * ( a - b ) // c", "dynamic"),
+    "head_dim=": its.Axis("head_dim", "configured"),
+    "4": its.Axis("4", "literal"),
+    "_": its.Axis("_", "unspecified"),
 }
 
 INVALID_WORDS = {
@@ -52,26 +37,26 @@ INVALID_WORDS = {
     "a#b": "axis 'a#b' is not made of names and whole numbers",
 }
 
-KV = axis_map("batch_size num_heads= past_sequence_length+sequence_length 64 _")
+KV = its.axis_map("batch_size num_heads= past_sequence_length+sequence_length 64 _")
 
 
 @pytest.mark.parametrize(("word", "expected"), FORMS.items())
 def test_a_word_has_one_of_five_forms(word, expected):
-    assert axis(word) == expected
+    assert its.axis(word) == expected
 
 
 @pytest.mark.parametrize(("word", "message"), INVALID_WORDS.items())
 def test_a_word_of_another_form_is_an_error(word, message):
-    assert refusal(InvalidSpec, axis_map, f"batch_size {word}") == message
+    assert refusal(InvalidSpec, its.axis_map, f"batch_size {word}") == message
 
 
 def test_the_number_of_spaces_between_words_does_not_matter():
-    assert axis_map("  batch_size \n sequence_length ") == axis_map("batch_size sequence_length")
+    assert its.axis_map("  batch_size \n sequence_length ") == its.axis_map("batch_size sequence_length")
 
 
 def test_an_empty_pattern_describes_a_scalar():
-    assert axis_map("") == AxisMap(())
-    assert shape(axis_map(""), {}) == ()
+    assert its.axis_map("") == its.AxisMap(())
+    assert its.shape(its.axis_map(""), {}) == ()
 
 
 def test_axes_print_as_a_list():
@@ -79,22 +64,22 @@ def test_axes_print_as_a_list():
 
 
 def test_symbols_are_those_of_the_dynamic_axes():
-    assert symbols(KV) == {0: "batch_size", 2: "past_sequence_length + sequence_length"}
+    assert its.symbols(KV) == {0: "batch_size", 2: "past_sequence_length + sequence_length"}
 
 
 def test_terms_have_the_order_of_the_text():
-    assert terms("2 * (z - b) + a + z") == ("z", "b", "a")
+    assert its.terms("2 * (z - b) + a + z") == ("z", "b", "a")
 
 
 @given(some.axis_maps)
 def test_names_are_the_terms_of_the_symbols(axes):
-    expected = [term for symbol in symbols(axes).values() for term in terms(symbol)]
-    assert list(names(axes)) == list(dict.fromkeys(expected))
+    expected = [term for symbol in its.symbols(axes).values() for term in its.terms(symbol)]
+    assert list(its.names(axes)) == list(dict.fromkeys(expected))
 
 
 def test_a_shape_has_the_sizes_of_the_names():
     sizes = {"batch_size": 2, "num_heads": 12, "past_sequence_length": 5, "sequence_length": 1}
-    assert shape(AxisMap(KV.axes[:4]), sizes) == (2, 12, 6, 64)
+    assert its.shape(its.AxisMap(KV.axes[:4]), sizes) == (2, 12, 6, 64)
 
 
 @pytest.mark.parametrize(
@@ -112,11 +97,11 @@ def test_a_shape_has_the_sizes_of_the_names():
     ],
 )
 def test_an_axis_without_a_size_is_an_error(error, word, sizes, message):
-    assert refusal(error, shape, axis_map(word), sizes) == message
+    assert refusal(error, its.shape, its.axis_map(word), sizes) == message
 
 
 def test_a_symbol_that_no_pattern_can_describe_has_no_value():
-    assert refusal(InvalidSpec, value, "a.b", {"a": 1}) == "axis 'a.b' is not made of names and whole numbers"
+    assert refusal(InvalidSpec, its.value, "a.b", {"a": 1}) == "axis 'a.b' is not made of names and whole numbers"
 
 
 @given(
@@ -128,38 +113,38 @@ def test_a_symbol_that_no_pattern_can_describe_has_no_value():
 def test_the_value_of_a_sum_is_the_sum_of_the_values_and_so_for_differences_and_products(left, right, sizes, operator):
     sign, operation = operator
     formula = f"({left[1]}) {sign} ({right[1]})"
-    assert value(formula, sizes) == operation(value(left[1], sizes), value(right[1], sizes))
+    assert its.value(formula, sizes) == operation(its.value(left[1], sizes), its.value(right[1], sizes))
 
 
 @given(st.integers(0, 99), st.integers(1, 99))
 def test_a_quotient_is_rounded_down(dividend, divisor):
-    assert value("a // b", {"a": dividend, "b": divisor}) == floordiv(dividend, divisor)
+    assert its.value("a // b", {"a": dividend, "b": divisor}) == floordiv(dividend, divisor)
 
 
 @pytest.mark.parametrize(
     ("symbol", "size"), {"a + b * 2": 8, "(a + b) * 2": 10, "7 - a - b": 2, "9 // b // a": 1}.items()
 )
 def test_operators_bind_as_in_python(symbol, size):
-    assert value(symbol, {"a": 2, "b": 3}) == size
+    assert its.value(symbol, {"a": 2, "b": 3}) == size
 
 
 def test_resolve_configured_replaces_the_configured_axes_alone():
-    assert pattern(resolve_configured(KV, {"num_heads": 12}.__getitem__)) == (
+    assert its.pattern(its.resolve_configured(KV, {"num_heads": 12}.__getitem__)) == (
         "batch_size 12 past_sequence_length+sequence_length 64 _"
     )
 
 
 @given(some.axis_maps)
 def test_resolve_configured_leaves_nothing_to_resolve(axes):
-    resolved = resolve_configured(axes, lambda _: 7)
-    assert resolve_configured(resolved, lambda _: 8) == resolved
+    resolved = its.resolve_configured(axes, lambda _: 7)
+    assert its.resolve_configured(resolved, lambda _: 8) == resolved
 
 
 @given(some.axis_maps, st.integers(0, 4))
 def test_inserted_changes_no_other_axis(axes, at):
-    longer = inserted(axes, at, "num_choices").axes
+    longer = its.inserted(axes, at, "num_choices").axes
     index = min(at, len(axes.axes))
-    assert longer[index] == Axis("num_choices", "dynamic")
+    assert longer[index] == its.Axis("num_choices", "dynamic")
     assert longer[:index] + longer[index + 1 :] == axes.axes
 
 
@@ -174,15 +159,15 @@ def test_inserted_changes_no_other_axis(axes, at):
     ],
 )
 def test_substitute_replaces_names_by_formulas_and_numbers(before, values, after):
-    assert pattern(substitute(axis_map(before), values)) == after
+    assert its.pattern(its.substitute(its.axis_map(before), values)) == after
 
 
 @given(st.integers(1, 500), st.integers(0, 500))
 def test_a_linear_symbol_is_solved_for_its_name(times, size):
     for symbol in (f"{times} * frames", f"frames * {times}"):
-        assert solve_for_name(symbol, times * size) == {"frames": size}
+        assert its.solve_for_name(symbol, times * size) == {"frames": size}
 
 
 @pytest.mark.parametrize("symbol", ["past + now", "( frames + 1 ) // 2", "frames // 2", "frames + 1", "8 // frames"])
 def test_a_symbol_that_is_not_linear_is_not_solved(symbol):
-    assert solve_for_name(symbol, 12) == {}
+    assert its.solve_for_name(symbol, 12) == {}

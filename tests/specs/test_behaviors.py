@@ -3,14 +3,11 @@
 import pytest
 from refusals import refusal
 
-from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.families.seq2seq import text_seq2seq
+from onnxfn import ARCHITECTURES, ExportSpec, InvalidSpec, UnknownName, text_seq2seq
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import takes
-from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import BEHAVIORS, behaves, extra_file, model_part, split, with_behavior
 from onnxfn.specs.edits.caches import cross_cache
-from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.plan.planning import outputs, plan
 from onnxfn.specs.tasks.tasks import for_task
 

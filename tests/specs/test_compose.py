@@ -2,12 +2,10 @@
 
 from refusals import refusal
 
+from onnxfn import Check, Edit, ExportSpec, InvalidSpec, Overlay
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import gives, patched
-from onnxfn.specs.algebra.spec import Check, ExportSpec, Overlay
-from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.records import Edit
 from onnxfn.specs.tasks.tasks import for_task
 
 

@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
+from onnxfn import ExportSpec, InvalidSpec, NestedDummy, UnknownName
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import dummies, generates, known_sizes, sized
 from onnxfn.specs.algebra.facts import takes
 from onnxfn.specs.algebra.fills import FILLS, mask
-from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import with_dtypes
-from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.records import NestedDummy
 
 SPEC = compose(
     ExportSpec(name="bert"),

@@ -4,26 +4,16 @@ import pytest
 from attrs import evolve
 from refusals import refusal
 
-from onnxfn.architectures import ARCHITECTURES
+from onnxfn import ARCHITECTURES, InvalidSpec, OnnxfnError
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import gives
+from onnxfn.specs.edits import tensors
 from onnxfn.specs.edits.axes import with_axis, with_axis_names
 from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.caches import with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.edits.tensors import (
-    with_constants,
-    with_dtypes,
-    with_generator,
-    with_opset,
-    with_output,
-    with_shapes,
-    with_tolerance,
-    without,
-)
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.stored.diff import diff
 from onnxfn.specs.tasks.tasks import for_task, task_names, tasked
@@ -33,21 +23,21 @@ CLASSIFIER = for_task(BERT, "text-classification")
 CONFIG = {"vocab_size": 9, "type_vocab_size": 2, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 EDITS = {
-    "opset": with_opset(20),
-    "tolerance": with_tolerance(atol=0.5, rtol=0.25),
-    "integers": with_dtypes(int="int32"),
-    "floats": with_dtypes(float="float16"),
-    "size": with_shapes(batch_size=3),
-    "range": with_shapes(batch_size=(3, 4)),
+    "opset": tensors.with_opset(20),
+    "tolerance": tensors.with_tolerance(atol=0.5, rtol=0.25),
+    "integers": tensors.with_dtypes(int="int32"),
+    "floats": tensors.with_dtypes(float="float16"),
+    "size": tensors.with_shapes(batch_size=3),
+    "range": tensors.with_shapes(batch_size=(3, 4)),
     "axis name": with_axis_names(batch_size="N"),
-    "logits": with_output("logits", "batch_size 17 19"),
-    "features": with_output("last_hidden_state", "batch_size 17 19"),
+    "logits": tensors.with_output("logits", "batch_size 17 19"),
+    "features": tensors.with_output("last_hidden_state", "batch_size 17 19"),
     "pooled": with_outputs("pooler_output"),
     "a layer": with_outputs("hidden_states.1"),
-    "generator": with_generator("input_ids", "constant", value=3),
-    "dtype": with_dtypes(input_ids="int32"),
-    "constant": with_constants(attention_mask=1),
-    "left out": without("attention_mask"),
+    "generator": tensors.with_generator("input_ids", "constant", value=3),
+    "dtype": tensors.with_dtypes(input_ids="int32"),
+    "constant": tensors.with_constants(attention_mask=1),
+    "left out": tensors.without("attention_mask"),
     "input name": renamed(attention_mask="mask"),
     "output name": renamed(logits="scores"),
     "embeddings": with_inputs_embeds(),
@@ -100,7 +90,9 @@ def test_an_edit_of_a_decoder_survives_another_edit(name, structure):
 
 
 def test_the_embedding_file_takes_tokens_of_the_dtype_and_the_dummies_of_the_spec():
-    edited = with_generator(with_dtypes(CLASSIFIER, input_ids="int32"), "input_ids", "constant", value=3)
+    edited = tensors.with_generator(
+        tensors.with_dtypes(CLASSIFIER, input_ids="int32"), "input_ids", "constant", value=3
+    )
     first, _ = plan(with_inputs_embeds(edited), CONFIG).parts
     ids = first.spec.inputs["input_ids"]
     assert (first.name, ids.kind) == ("embed_tokens", "int32")
@@ -118,7 +110,7 @@ def test_an_overlay_of_a_task_after_the_task_was_chosen_is_refused():
 
 
 def test_a_constant_gets_the_axis_that_its_input_would_get():
-    edited = with_axis(with_constants(CLASSIFIER, attention_mask=1), "num_choices", at=1, starting="batch_size")
+    edited = with_axis(tensors.with_constants(CLASSIFIER, attention_mask=1), "num_choices", at=1, starting="batch_size")
     assert str(edited.call.constants[-1].axes) == "[batch_size, num_choices, sequence_length]"
 
 
@@ -131,9 +123,9 @@ def test_a_renamed_input_of_tokens_still_names_the_axes_of_hidden_states():
 
 def test_a_part_has_no_constants_in_place_of_inputs_of_another_part():
     clip = for_task(ARCHITECTURES["clip"], "feature-extraction")
-    names = [part.name for part in plan(split(with_constants(clip, attention_mask=1)), CLIP).parts]
+    names = [part.name for part in plan(split(tensors.with_constants(clip, attention_mask=1)), CLIP).parts]
     assert names == ["vision_model", "text_model"]
-    assert with_behavior(with_constants(clip, attention_mask=1), "vision_model").call.constants == (
+    assert with_behavior(tensors.with_constants(clip, attention_mask=1), "vision_model").call.constants == (
         with_behavior(clip, "vision_model").call.constants
     )
 

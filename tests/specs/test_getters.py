@@ -101,19 +101,17 @@ def test_a_formula_without_a_configuration_is_a_number_or_missing():
     )
 
 
-def test_a_name_is_read_from_where_the_normalizer_says():
-    normalizer = reads(heads="n_head", head_dim=quotient("hidden_size", "heads")).normalizer
-    assert read_config(normalizer, CONFIG, "head_dim") == 16
-
-
-def test_a_name_inside_its_own_entry_is_a_key_of_the_configuration():
-    normalizer = reads(n_head="n_head", hidden_size=either("hidden_size", "n_embd")).normalizer
-    assert (read_config(normalizer, CONFIG, "n_head"), read_config(normalizer, CONFIG, "hidden_size")) == (4, 64)
-
-
-def test_names_that_refer_to_each_other_are_read_from_the_configuration():
-    normalizer = reads(hidden_size="n_head", n_head="hidden_size").normalizer
-    assert (read_config(normalizer, CONFIG, "hidden_size"), read_config(normalizer, CONFIG, "n_head")) == (64, 4)
+@pytest.mark.parametrize(
+    ("spec", "values"),
+    [
+        (reads(heads="n_head", head_dim=quotient("hidden_size", "heads")), {"head_dim": 16}),
+        (reads(n_head="n_head", hidden_size=either("hidden_size", "n_embd")), {"n_head": 4, "hidden_size": 64}),
+        (reads(hidden_size="n_head", n_head="hidden_size"), {"hidden_size": 64, "n_head": 4}),
+    ],
+    ids=["another entry", "its own entry is a key of the configuration", "entries that refer to each other"],
+)
+def test_a_name_is_read_from_where_the_normalizer_says(spec, values):
+    assert {name: read_config(spec.normalizer, CONFIG, name) for name in values} == values
 
 
 @pytest.mark.parametrize(

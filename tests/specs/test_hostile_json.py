@@ -6,14 +6,11 @@ import pytest
 from mutated import CONFIG, LONG_SUM, mutated_texts
 from refusals import refusal
 
+from onnxfn import Difference, ExportSpec, InvalidSpec, MissingValue, Normalizer, UnknownName
 from onnxfn.specs.algebra.config_values import read_config
 from onnxfn.specs.algebra.facts import fixes
-from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import axis_map, shape
-from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName
 from onnxfn.specs.plan.planning import dummy_inputs, plan
-from onnxfn.specs.records import Normalizer
-from onnxfn.specs.stored.reports import Difference
 from onnxfn.specs.stored.serialize import DEEPEST, from_json, from_plain, to_json
 
 DOCUMENTED = (InvalidSpec, UnknownName, MissingValue)

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
-from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import UnknownName
+from onnxfn import ExportSpec, Plan, UnknownName
 from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.short_repr import LONGEST_REPR
 from onnxfn.specs.stored.serialize import RECORDS, digest, from_json, to_json

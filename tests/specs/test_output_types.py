@@ -3,9 +3,8 @@
 from refusals import refusal
 
 import onnxfn
-from onnxfn import ARCHITECTURES, ExportSpec, UnknownName, compose, gives, takes, with_dtypes
+from onnxfn import ARCHITECTURES, ExportSpec, OutputSpec, UnknownName, compose, gives, takes, with_dtypes
 from onnxfn.specs.algebra.spec import inner_specs
-from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.results.output_types import output_kind
 from onnxfn.specs.stored.serialize import digest
 from onnxfn.specs.tasks.tasks import for_task, task_names

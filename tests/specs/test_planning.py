@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 from refusals import refusal
 
-from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.families.text import bert_inputs, text_encoder
+from onnxfn import ARCHITECTURES, ExportSpec, MissingValue, Target, bert_inputs, text_encoder
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import dummies, generates, sized
 from onnxfn.specs.algebra.facts import case, gives, takes
-from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.errors import MissingValue
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import DEFAULTS, dummy_inputs, inputs, outputs, plan, resolved
 from onnxfn.specs.stored.serialize import to_json

@@ -76,7 +76,7 @@ REFUSED = (
         "ONNX Runtime has no kernel for 'dynamic' weights of 4 bits; possible: 8",
     ),
     ({"block_size": 48}, InvalidSpec, "block_size is 48; possible: powers of two from 16"),
-    ({"kind": "block"}, UnknownName, "no kind 'block' for WeightRule; known: blocks, dynamic, nf4, as is"),
+    ({"kind": "block"}, UnknownName, "no kind 'block' for WeightRule; known: blocks, dynamic, static, nf4, as is"),
     ({"accuracy_level": 5}, InvalidSpec, "accuracy_level is 5; possible: 0 to 4"),
 )
 

@@ -7,10 +7,9 @@ from refusals import refusal
 from transformers import AutoTokenizer, BertTokenizer, Wav2Vec2FeatureExtractor, WhisperFeatureExtractor
 
 import onnxfn
-from onnxfn import dummy_inputs, sized, spec_for, with_shapes
+from onnxfn import InvalidSpec, dummy_inputs, sized, spec_for, with_shapes
 from onnxfn.export.cli.demo import minilm
 from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.errors import InvalidSpec
 
 WIDE = {"vocab_size": 30522}
 PROMPT = "preprocessed (batch_size=2, sequence_length=16, past_sequence_length=0)"

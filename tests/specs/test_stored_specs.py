@@ -7,13 +7,10 @@ import pytest
 from attrs import NOTHING, fields
 from refusals import refusal
 
+from onnxfn import VERSION, ExportSpec, InvalidSpec, Plan
 from onnxfn.specs.algebra.facts import takes
-from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.stored.serialize import RECORDS, SCHEMA, from_json, to_json
-from onnxfn.specs.version import VERSION
 
 STORED = Path(__file__).parent / "stored"
 """The files of each form of the JSON, in a folder of its own. They stay as the version of their time wrote them."""

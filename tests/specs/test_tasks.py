@@ -3,12 +3,11 @@
 import pytest
 import transformers
 
+from onnxfn import Edit, ExportSpec
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import gives, takes
-from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import pattern
-from onnxfn.specs.records import Edit
 from onnxfn.specs.tasks.tasks import SYNONYMS, TASKS, canonical, for_task, task_names, tasked
 
 BERT = compose(

@@ -3,14 +3,13 @@
 import pytest
 from refusals import refusal
 
-from onnxfn import case, from_json, plan, renamed, spec_for, to_json
+from onnxfn import InvalidSpec, UnknownName, case, from_json, plan, renamed, spec_for, to_json
 from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.facts import always, gives, patched, takes
 from onnxfn.specs.algebra.spec import OPSETS, Call, Check, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import axis_map, pattern
 from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.tensors import only_tasks, with_dtypes, with_opset, with_output, with_tolerance, without
-from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Constant, Edit, InputSpec, OutputSpec, Patch
 from onnxfn.specs.tasks.tasks import EDITS, edited, for_task
 
@@ -69,15 +68,10 @@ def test_another_opset_is_refused(opset):
     assert refusal(InvalidSpec, Target, opset=opset) == message
 
 
-def test_a_tolerance_that_is_left_out_stays():
-    assert with_tolerance(with_tolerance(EMPTY, atol=1e-3, rtol=1e-2), atol=0.0) == ExportSpec(
-        check=Check(atol=0.0, rtol=1e-2)
-    )
-
-
-def test_a_type_that_is_left_out_stays():
-    assert with_dtypes(with_dtypes(EMPTY, int="int32"), float="float16") == ExportSpec(
-        target=Target(int_dtype="int32", float_dtype="float16")
+def test_a_tolerance_or_a_type_that_is_left_out_stays():
+    spec = with_dtypes(with_tolerance(EMPTY, atol=1e-3, rtol=1e-2), int="int32")
+    assert with_dtypes(with_tolerance(spec, atol=0.0), float="float16") == ExportSpec(
+        check=Check(atol=0.0, rtol=1e-2), target=Target(int_dtype="int32", float_dtype="float16")
     )
 
 

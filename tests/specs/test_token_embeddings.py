@@ -10,19 +10,16 @@ from attrs import evolve
 from hypothesis import given
 
 import onnxfn
-from onnxfn import compose, for_task, spec_for, takes, with_behavior, with_inputs_embeds, with_shapes
-from onnxfn.specs.algebra.planned import PlannedSpec
-from onnxfn.specs.algebra.spec import Parts
 from onnxfn.specs.edits.token_embeddings import by_tokens
 from onnxfn.specs.records import Link
 
-LLAMA = for_task(spec_for("llama"), "text-generation-with-past")
-T5 = for_task(spec_for("t5"), "text2text-generation-with-past")
+LLAMA = onnxfn.for_task(onnxfn.spec_for("llama"), "text-generation-with-past")
+T5 = onnxfn.for_task(onnxfn.spec_for("t5"), "text2text-generation-with-past")
 TOKENS = {0: "batch_size", 1: "sequence_length"}
 
 
 def planned(spec, **overrides):
-    return onnxfn.plan(with_inputs_embeds(spec), tiny.config(spec.name, **overrides)).parts
+    return onnxfn.plan(onnxfn.with_inputs_embeds(spec), tiny.config(spec.name, **overrides)).parts
 
 
 def test_the_embedding_file_computes_the_input_of_the_model():
@@ -39,31 +36,33 @@ def test_the_embedding_file_computes_the_input_of_the_model():
 
 
 def test_an_embedding_is_as_wide_as_the_configuration_says():
-    table, model = planned(for_task(spec_for("albert"), "fill-mask"))
+    table, model = planned(onnxfn.for_task(onnxfn.spec_for("albert"), "fill-mask"))
     assert [str(one.axes) for one in (table.spec.outputs[0], model.spec.inputs[0])] == [
         "[batch_size, sequence_length, 16]"
     ] * 2
 
 
 def test_one_graph_of_an_encoder_decoder_takes_embeddings():
-    table, decoder = planned(with_behavior(T5, "decoder", past="outputs"))
+    table, decoder = planned(onnxfn.with_behavior(T5, "decoder", past="outputs"))
     assert (table.name, decoder.name) == ("embed_tokens", "decoder_model")
     assert decoder.spec.inputs[2].forward_path == ("decoder_inputs_embeds",)
 
 
 @given(some.specs)
 def test_adding_twice_equals_adding_once(spec):
-    plain = compose(evolve(spec, parts=Parts()), takes("input_ids", "batch_size sequence_length", "token_ids"))
-    once = with_inputs_embeds(plain)
-    assert with_inputs_embeds(once) == once
+    plain = onnxfn.compose(
+        evolve(spec, parts=onnxfn.Parts()), onnxfn.takes("input_ids", "batch_size sequence_length", "token_ids")
+    )
+    once = onnxfn.with_inputs_embeds(plain)
+    assert onnxfn.with_inputs_embeds(once) == once
 
 
 @given(some.specs)
 def test_by_tokens_restores_the_token_input(spec):
-    tokens = takes("input_ids", "batch_size sequence_length", "token_ids")
-    plain = compose(evolve(spec, parts=Parts(), inputs=()), tokens)
-    embedded = with_inputs_embeds(plain)
-    planned = PlannedSpec(inputs=tuple(embedded.inputs), links=tuple(embedded.parts.links))
+    tokens = onnxfn.takes("input_ids", "batch_size sequence_length", "token_ids")
+    plain = onnxfn.compose(evolve(spec, parts=onnxfn.Parts(), inputs=()), tokens)
+    embedded = onnxfn.with_inputs_embeds(plain)
+    planned = onnxfn.PlannedSpec(inputs=tuple(embedded.inputs), links=tuple(embedded.parts.links))
     places = [(one.name, one.forward_path, one.axes) for one in by_tokens(planned).inputs]
     assert places == [(one.name, one.forward_path, one.axes) for one in plain.inputs]
 
@@ -71,7 +70,7 @@ def test_by_tokens_restores_the_token_input(spec):
 def test_both_files_generate_the_tokens_of_pytorch(tmp_path):
     """The check, too, holds what both write against PyTorch's logits of the tokens."""
     model = tiny.model("llama", LLAMA.call.loader)
-    result = assert_agreement(onnxfn.export(with_inputs_embeds(LLAMA), model, tmp_path / "out"))
+    result = assert_agreement(onnxfn.export(onnxfn.with_inputs_embeds(LLAMA), model, tmp_path / "out"))
     assert any("tokens, none twice" in case for case in result.report.cases)
     text = torch.tensor([[1, 5, 9, 3]])
     for _ in range(6):
@@ -84,12 +83,12 @@ def test_both_files_generate_the_tokens_of_pytorch(tmp_path):
 @pytest.mark.parametrize(
     "spec",
     [
-        for_task(spec_for("bert"), "multiple-choice"),
-        with_shapes(for_task(spec_for("opt"), "text-generation"), batch_size=1, sequence_length=9),
-        with_behavior(T5, "decoder", past="both"),
+        onnxfn.for_task(onnxfn.spec_for("bert"), "multiple-choice"),
+        onnxfn.with_shapes(onnxfn.for_task(onnxfn.spec_for("opt"), "text-generation"), batch_size=1, sequence_length=9),
+        onnxfn.with_behavior(T5, "decoder", past="both"),
     ],
     ids=["choices", "fixed", "decoder"],
 )
 def test_both_files_agree_with_pytorch(spec, tmp_path):
     model = tiny.model(spec.name, spec.call.loader)
-    assert_agreement(onnxfn.export(with_inputs_embeds(spec), model, tmp_path / "out"))
+    assert_agreement(onnxfn.export(onnxfn.with_inputs_embeds(spec), model, tmp_path / "out"))

@@ -9,8 +9,6 @@ import pytest
 from refusals import refusal
 
 import onnxfn
-from onnxfn.architectures import ARCHITECTURES
-from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import Patch
 from onnxfn.specs.stored.serialize import RECORDS, from_json, to_json, to_plain
 from onnxfn.specs.stored.trust import CODE_FIELDS, PATCHED_PACKAGES
@@ -67,7 +65,7 @@ def record_in_a_spec(record):
 @pytest.mark.parametrize("field", CODE_FIELDS, ids=".".join)
 def test_code_of_another_package_needs_trust_and_is_not_imported(field, canary):
     text = record_in_a_spec(RECORDS_WITH_CODE[field])
-    message = refusal(InvalidSpec, from_json, text)
+    message = refusal(onnxfn.InvalidSpec, from_json, text)
     assert message.startswith(f"field {field[1]!r} of {field[0]} names code outside onnxfn's tables: ")
     assert message.endswith(f"if you trust it: trust=({CANARY!r},)")
     trusted = from_json(text, trust=(CANARY,))
@@ -85,24 +83,24 @@ def test_a_trusted_function_is_imported_when_a_dummy_is_computed(canary):
 
 @pytest.mark.parametrize("target", HOSTILE_TARGETS)
 def test_a_patch_may_replace_functions_of_the_patched_libraries_alone(target):
-    refusal(InvalidSpec, from_json, json.dumps({**PATCH, "name": target}))
+    refusal(onnxfn.InvalidSpec, from_json, json.dumps({**PATCH, "name": target}))
 
 
 def test_a_full_name_inside_onnxfn_needs_trust_too():
     """A module of onnxfn also holds the functions that it imports."""
     patch = {"record": "Patch", "name": "torch:linspace", "by": "onnxfn.specs.converters:import_module", "why": "why"}
-    refusal(InvalidSpec, from_json, json.dumps(patch))
+    refusal(onnxfn.InvalidSpec, from_json, json.dumps(patch))
     assert from_json(json.dumps(patch), record=Patch, trust=["onnxfn.specs"]).by == patch["by"]
 
 
 @pytest.mark.parametrize("trust", ["canary", "canary_of", "canary_of_trust.other"])
 def test_trust_is_in_a_whole_package_or_module(trust):
-    refusal(InvalidSpec, from_json, record_in_a_spec(RECORDS_WITH_CODE["Generator", "function"]), trust=(trust,))
+    refusal(onnxfn.InvalidSpec, from_json, record_in_a_spec(RECORDS_WITH_CODE["Generator", "function"]), trust=(trust,))
 
 
 def test_the_patched_libraries_are_those_of_the_tables():
     targets = re.findall(
-        r'"record": "Patch", "name": "(\w+)', json.dumps([to_plain(s) for s in ARCHITECTURES.values()])
+        r'"record": "Patch", "name": "(\w+)', json.dumps([to_plain(s) for s in onnxfn.ARCHITECTURES.values()])
     )
     assert set(targets) <= set(PATCHED_PACKAGES)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
+from sizes import DIFFUSERS
 
 if find_spec("torchvision"):
     # With a CPU build of torch, torchvision cannot load its operators and its import fails, and so do those of
@@ -22,78 +23,6 @@ if find_spec("torchvision"):
 WHY_SKIPPED = {
     "diffusers": "diffusers and its dependencies take 85 MB: pip install diffusers",
     "timm": "timm needs torchvision, of which the package index has builds for CUDA only",
-}
-
-UNET = {
-    "sample_size": 16,
-    "in_channels": 4,
-    "out_channels": 4,
-    "layers_per_block": 1,
-    "block_out_channels": (16, 32, 32),
-    "norm_num_groups": 4,
-    "down_block_types": ("CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
-    "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
-    "cross_attention_dim": 24,
-    "attention_head_dim": 4,
-}
-XL = {
-    **UNET,
-    "addition_embed_type": "text_time",
-    "addition_time_embed_dim": 8,
-    "use_linear_projection": True,
-    "transformer_layers_per_block": (1, 2, 1),
-    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-}
-VAE = {
-    "sample_size": 32,
-    "latent_channels": 4,
-    "block_out_channels": (8, 16, 16),
-    "norm_num_groups": 4,
-    "down_block_types": ("DownEncoderBlock2D",) * 3,
-    "up_block_types": ("UpDecoderBlock2D",) * 3,
-}
-DCAE = {
-    "latent_channels": 4,
-    "attention_head_dim": 8,  # of 2, some place has all of a head at zero, and PyTorch divides noise by noise
-    **{f"{half}_block_types": ("ResBlock", "ResBlock", "EfficientViTBlock") for half in ("encoder", "decoder")},
-    **{f"{half}_block_out_channels": (8, 8, 16) for half in ("encoder", "decoder")},
-    **{f"{half}_layers_per_block": (1, 1, 1) for half in ("encoder", "decoder")},
-    **{f"{half}_qkv_multiscales": ((), (), (5,)) for half in ("encoder", "decoder")},
-    "upsample_block_type": "interpolate",
-    "downsample_block_type": "Conv",
-}
-JOINT = {"joint_attention_dim": 24, "pooled_projection_dim": 20, "num_layers": 2}
-FLUX = {
-    **JOINT,
-    "in_channels": 4,
-    "num_single_layers": 2,
-    "attention_head_dim": 16,
-    "num_attention_heads": 2,
-    "axes_dims_rope": (4, 4, 8),
-}
-SD3 = {
-    **JOINT,
-    "sample_size": 16,
-    "patch_size": 2,
-    "in_channels": 4,
-    "out_channels": 4,
-    "attention_head_dim": 8,
-    "num_attention_heads": 4,
-    "caption_projection_dim": 32,
-    "pos_embed_max_size": 24,
-}
-SANA = {
-    "in_channels": 4,
-    "out_channels": 4,
-    "num_layers": 2,
-    "attention_head_dim": 4,
-    "num_attention_heads": 4,
-    "num_cross_attention_heads": 2,
-    "cross_attention_head_dim": 8,
-    "cross_attention_dim": 16,
-    "caption_channels": 24,
-    "sample_size": 16,
 }
 
 
@@ -122,6 +51,11 @@ def diffusers_model(name: str, **sizes: Any) -> Callable[[], Any]:
     return lambda: random_model(lambda: getattr(library("diffusers"), name)(**sizes))
 
 
+def sized_model(name: str, **options: Any) -> Callable[[], Any]:
+    """A function that builds a model of a class of diffusers with the sizes of sizes.json."""
+    return diffusers_model(name, **{**DIFFUSERS[name], **options})
+
+
 def timm_model(name: str, **options: Any) -> Callable[[], Any]:
     """A function that builds a model of timm."""
     return lambda: random_model(lambda: library("timm").create_model(name, **options))
@@ -132,6 +66,8 @@ def clip_text_model(loader: str, **options: Any) -> Callable[[], Any]:
     return lambda: tiny.model("clip_text_model", loader, projection_dim=16, **options)
 
 
+XL = DIFFUSERS["UNet2DConditionModel of SDXL"]
+
 MODELS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
     "diffusers.clip-text": {
         "default": clip_text_model("CLIPTextModel"),
@@ -141,24 +77,24 @@ MODELS: Mapping[str, Mapping[str, Callable[[], Any]]] = {
         "default": clip_text_model("CLIPTextModelWithProjection"),
         "hidden_states": clip_text_model("CLIPTextModelWithProjection", output_hidden_states=True),
     },
-    "diffusers.dcae-decoder": {"default": diffusers_model("AutoencoderDC", **DCAE)},
-    "diffusers.dcae-encoder": {"default": diffusers_model("AutoencoderDC", **DCAE)},
+    "diffusers.dcae-decoder": {"default": sized_model("AutoencoderDC")},
+    "diffusers.dcae-encoder": {"default": sized_model("AutoencoderDC")},
     "diffusers.flux-transformer-2d": {
-        "default": diffusers_model("FluxTransformer2DModel", **FLUX),
-        "guidance": diffusers_model("FluxTransformer2DModel", **FLUX, guidance_embeds=True),
+        "default": sized_model("FluxTransformer2DModel"),
+        "guidance": sized_model("FluxTransformer2DModel", guidance_embeds=True),
     },
     "diffusers.gemma2-text-encoder": {"default": lambda: tiny.model("gemma2", "Gemma2Model")},
-    "diffusers.sana-transformer": {"default": diffusers_model("SanaTransformer2DModel", **SANA)},
-    "diffusers.sd3-transformer-2d": {"default": diffusers_model("SD3Transformer2DModel", **SD3)},
+    "diffusers.sana-transformer": {"default": sized_model("SanaTransformer2DModel")},
+    "diffusers.sd3-transformer-2d": {"default": sized_model("SD3Transformer2DModel")},
     "diffusers.t5-encoder": {"default": lambda: tiny.model("t5", "T5EncoderModel")},
     "diffusers.unet-2d-condition": {
-        "default": diffusers_model("UNet2DConditionModel", **UNET),
-        "sdxl": diffusers_model("UNet2DConditionModel", **XL, projection_class_embeddings_input_dim=20 + 6 * 8),
-        "sdxl_refiner": diffusers_model("UNet2DConditionModel", **XL, projection_class_embeddings_input_dim=20 + 5 * 8),
-        "lcm": diffusers_model("UNet2DConditionModel", **UNET, time_cond_proj_dim=12),
+        "default": sized_model("UNet2DConditionModel"),
+        "sdxl": sized_model("UNet2DConditionModel", **XL, projection_class_embeddings_input_dim=20 + 6 * 8),
+        "sdxl_refiner": sized_model("UNet2DConditionModel", **XL, projection_class_embeddings_input_dim=20 + 5 * 8),
+        "lcm": sized_model("UNet2DConditionModel", time_cond_proj_dim=12),
     },
-    "diffusers.vae-decoder": {"default": diffusers_model("AutoencoderKL", **VAE)},
-    "diffusers.vae-encoder": {"default": diffusers_model("AutoencoderKL", **VAE)},
+    "diffusers.vae-decoder": {"default": sized_model("AutoencoderKL")},
+    "diffusers.vae-encoder": {"default": sized_model("AutoencoderKL")},
     "timm.default-timm-config": {
         "default": timm_model("resnet18"),
         "fixed": timm_model("vit_tiny_patch16_224", depth=2, num_classes=7),

@@ -4,7 +4,8 @@
 where the patterns of shrunk.py do not fit; `in parts` of models that see or hear and write, `defaults` what default
 configurations lack: values whose defaults do not run, or show no fault. `norms` are the shapes of the noise whose
 statistics norms over batches get, `sections` those of a head that turn with time, height and width, where the code has
-them and no configuration does. `use` names an entry of `shared` that the rest of an entry completes, `why` is a reason.
+them and no configuration does; `diffusers` are of its classes. `use` names an entry of `shared` that the rest of an
+entry completes, `why` is a reason.
 """
 
 import json
@@ -33,6 +34,7 @@ SPECIAL: Table = whole(_DATA["rows"])
 DERIVED: Table = whole(_DATA["without a row"])
 PARTS: Table = whole(_DATA["in parts"])
 DEFAULTS: Table = whole(_DATA["defaults"])
+DIFFUSERS: Table = whole(_DATA["diffusers"])
 SECTIONS: Mapping[str, list[int]] = _DATA["sections"]
 NORMED: Mapping[str, list[int]] = _DATA["norms"]
 SIZES: Mapping[str, Any] = SHARED["sizes"]

@@ -38,11 +38,8 @@ FAMILIES = ("text", "vision", "detection", "multimodal", "audio", "series")
 SAMPLE = {
     "private names": ("architectures/test_private_names.py",),
     "patches": (
-        *(
-            f"architectures/test_{name}.py"
-            for name in ("functions", "packed_vision", "recurrent_functions", "indexers")
-        ),
-        *(f"architectures/test_{name}.py" for name in ("grid_convolutions", "image_patches", "unpadded_tiles")),
+        *(f"architectures/test_{name}.py" for name in ("functions", "packed_vision", "recurrent_functions")),
+        *(f"architectures/test_{name}.py" for name in ("image_patches", "tiles")),
         "models/test_patching.py",
         "models/test_argument_builders.py",
     ),

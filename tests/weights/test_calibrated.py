@@ -7,11 +7,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx_ir.tensor_adapters import TorchTensor
 
 from onnxfn.models.product_inputs import product_inputs
 from onnxfn.specs.quantization import REACH, WeightRule
 from onnxfn.weights.calibrated import calibrated_codes, input_errors
 from onnxfn.weights.onnxruntime_kernels import block_codes
+from onnxfn.weights.quantized import QuantizedWeight, dequantized
 
 RULES = st.builds(
     WeightRule, bits=st.sampled_from([2, 4, 8]), block_size=st.sampled_from([16, 32]), symmetric=st.booleans()
@@ -51,6 +53,16 @@ def test_a_code_is_within_reach_of_its_weight_but_for_what_the_range_clips(seed,
     rows, inputs = drawn(seed, count, width)
     steps, _, values = steps_and_values(calibrated(rows, inputs, rule), rule, width)
     assert np.all(np.abs(values - rows) <= (REACH + 1.01) * np.abs(steps))
+
+
+@given(st.integers(0, 2**16), RULES, st.booleans(), st.integers(16, 70))
+def test_values_are_what_codes_scales_and_zero_points_stand_for(seed, rule, is_calibrated, width):
+    rows, inputs = drawn(seed, 24, width)
+    errors = input_errors(inputs.T @ inputs) if is_calibrated else None
+    nearest = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
+    arrays = nearest if errors is None else calibrated_codes(rows, errors, rule)
+    weight = QuantizedWeight("w", TorchTensor(torch.from_numpy(rows)), rule, lambda: errors)
+    assert np.array_equal(dequantized(weight), steps_and_values(arrays, rule, width)[2])
 
 
 @given(st.integers(0, 2**16), RULES)

@@ -57,14 +57,9 @@ def views(draw):
 
 
 @given(views(), st.integers(1, 64))
-def test_the_chunks_are_the_bytes_of_the_tensor(raw, size):
-    contiguous = raw.clone(memory_format=torch.contiguous_format)
-    assert joined(weight(raw), size) == contiguous.reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-@given(views())
-def test_the_chunks_are_the_bytes_that_onnx_ir_writes(raw):
-    assert joined(weight(raw)) == weight(raw).tobytes()
+def test_the_chunks_are_the_bytes_of_the_tensor_and_those_that_onnx_ir_writes(raw, size):
+    expected = raw.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8).numpy().tobytes()
+    assert joined(weight(raw), size) == joined(weight(raw)) == weight(raw).tobytes() == expected
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import InvalidSpec, LoadFailed
 from onnxfn.weights.checkpoint_files import ALL_FILES, checkpoint_files
 from onnxfn.weights.journal import JOURNAL_FILE, STAGED_FILES, read_journal
 from onnxfn.weights.names import file_fault, is_inside, name_fault, read_regular
@@ -116,7 +115,7 @@ def test_the_files_of_a_checkpoint_are_those_that_libraries_read(folder):
 )
 def test_a_file_that_names_a_file_outside_is_named(file, content, folder):
     (folder / file).write_text(json.dumps(content))
-    message = refusal(LoadFailed, checkpoint_files, folder)
+    message = refusal(onnxfn.LoadFailed, checkpoint_files, folder)
     assert message == f"{folder} cannot be loaded: '{file}' names '../secret', which {OUTSIDE}"
 
 
@@ -130,7 +129,7 @@ def test_a_damaged_file_names_none(file, text, folder):
 def test_a_folder_that_leads_out_is_refused_where_subfolders_are_read(folder):
     (folder / "unet").symlink_to("..")
     assert checkpoint_files(folder) == ()
-    assert "'unet' is a link out of its folder" in refusal(LoadFailed, checkpoint_files, folder, ALL_FILES)
+    assert "'unet' is a link out of its folder" in refusal(onnxfn.LoadFailed, checkpoint_files, folder, ALL_FILES)
 
 
 # The journal of a killed export
@@ -163,13 +162,13 @@ def options(suffix):
 
 @pytest.mark.parametrize("suffix", ["", "/x", "a/b", "/../../victim.txt", "..", "x..data", "\\x", "\0", "a\nb"])
 def test_a_suffix_that_is_not_the_end_of_a_file_name_is_refused(suffix):
-    message = refusal(InvalidSpec, options, suffix)
+    message = refusal(onnxfn.InvalidSpec, options, suffix)
     assert message == f"external_data_suffix {suffix!r} is not the end of a file name, such as '.onnx_data'"
 
 
 @pytest.mark.parametrize("suffix", [*OTHER_SUFFIXES, "x.onnx", ".SAFETENSORS", "-00001-of-00002.safetensors"])
 def test_the_suffix_of_graphs_and_of_checkpoints_is_refused(suffix):
-    message = refusal(InvalidSpec, options, suffix)
+    message = refusal(onnxfn.InvalidSpec, options, suffix)
     assert message.startswith(f"external_data_suffix {suffix!r} is that of files of another kind: .onnx, .safetensors")
 
 
@@ -179,7 +178,7 @@ def test_no_suffix_leads_out_of_a_folder(tmp_path_factory, suffix):
     folder = tmp_path_factory.getbasetemp()
     try:
         options(suffix)
-    except InvalidSpec as error:
+    except onnxfn.InvalidSpec as error:
         message = str(error)
     else:
         message = ""

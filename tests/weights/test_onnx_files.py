@@ -10,15 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxfn.weights.onnx_files import (
-    external_data_names,
-    graph_nodes,
-    mentions,
-    varint,
-    with_weights_in_place,
-    write_model,
-    written_by_onnxfn,
-)
+from onnxfn.weights import onnx_files
 
 
 def model(producer="onnxfn", locations=()):
@@ -36,7 +28,7 @@ def model(producer="onnxfn", locations=()):
 
 def written(path, proto):
     with path.open("wb") as file:
-        write_model(proto, file, {})
+        onnx_files.write_model(proto, file, {})
     return path
 
 
@@ -49,7 +41,7 @@ def test_large_weights_of_a_file_become_external_data_in_the_file_itself(tmp_pat
     nodes = [helper.make_node("Identity", ["w"], ["y"])]
     graph = helper.make_graph(nodes, "main", [], [output], [*tensors, small])
     path = written(tmp_path / "model.onnx", helper.make_model(graph, producer_name="onnxfn"))
-    result = onnx.load_from_string(with_weights_in_place(path, 600))
+    result = onnx.load_from_string(onnx_files.with_weights_in_place(path, 600))
     outside = {tensor.name for tensor in result.graph.initializer if tensor.data_location == TensorProto.EXTERNAL}
     assert outside == {tensor.name for tensor in tensors}
     onnx.external_data_helper.load_external_data_for_model(result, str(tmp_path))
@@ -62,15 +54,19 @@ def test_large_weights_of_a_file_become_external_data_in_the_file_itself(tmp_pat
 def test_the_producer_is_onnxfn_only_for_files_that_it_wrote(tmp_path):
     own, other = written(tmp_path / "own.onnx", model()), written(tmp_path / "other.onnx", model("onnxfn2"))
     onnx.save(onnx.load(own), tmp_path / "saved_again.onnx")
-    assert [written_by_onnxfn(path) for path in (own, other, tmp_path / "saved_again.onnx")] == [True, False, False]
+    assert [onnx_files.written_by_onnxfn(path) for path in (own, other, tmp_path / "saved_again.onnx")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_the_names_of_external_data_are_those_that_onnx_reads(tmp_path):
     locations = ("a.data", "b.data", "a.data")
     (tmp_path / "saved.onnx").write_bytes(model(locations=locations).SerializeToString())
     for path in (written(tmp_path / "streamed.onnx", model(locations=locations)), tmp_path / "saved.onnx"):
-        assert external_data_names(path) == {"a.data", "b.data"}
-    assert external_data_names(written(tmp_path / "inside.onnx", model())) == frozenset()
+        assert onnx_files.external_data_names(path) == {"a.data", "b.data"}
+    assert onnx_files.external_data_names(written(tmp_path / "inside.onnx", model())) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -79,23 +75,23 @@ def test_the_names_of_external_data_are_those_that_onnx_reads(tmp_path):
 def test_a_file_that_is_not_onnx_has_no_producer_and_no_external_data(tmp_path, content):
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
-    assert not written_by_onnxfn(path)
-    assert external_data_names(path) == frozenset()
+    assert not onnx_files.written_by_onnxfn(path)
+    assert onnx_files.external_data_names(path) == frozenset()
 
 
 @pytest.mark.parametrize("length", range(1, 90, 7))
 def test_a_truncated_file_is_not_an_error(tmp_path, length):
     path = written(tmp_path / "model.onnx", model(locations=("a.data",)))
     path.write_bytes(path.read_bytes()[:-length])
-    assert not written_by_onnxfn(path)
-    assert external_data_names(path) == frozenset()
+    assert not onnx_files.written_by_onnxfn(path)
+    assert onnx_files.external_data_names(path) == frozenset()
 
 
 def test_a_file_mentions_a_text(tmp_path):
     path = written(tmp_path / "model.onnx", model(locations=("a.data",)))
-    assert mentions(path, "a.data")
-    assert not mentions(path, "b.data")
-    assert not mentions(tmp_path / "missing.onnx", "a.data")
+    assert onnx_files.mentions(path, "a.data")
+    assert not onnx_files.mentions(path, "b.data")
+    assert not onnx_files.mentions(tmp_path / "missing.onnx", "a.data")
 
 
 def test_nodes_in_branches_and_in_lists_of_branches_are_nodes_of_the_file(tmp_path):
@@ -104,7 +100,7 @@ def test_nodes_in_branches_and_in_lists_of_branches_are_nodes_of_the_file(tmp_pa
     proto = model()
     proto.graph.node.append(helper.make_node("Several", ["w0"], ["a"], domain="own", branches=[inner, deep]))
     onnx.save(proto, tmp_path / "model.onnx")
-    operators = [node.op_type for node in graph_nodes(tmp_path / "model.onnx")]
+    operators = [node.op_type for node in onnx_files.graph_nodes(tmp_path / "model.onnx")]
     assert operators == ["Identity", "Several", "If", "Neg", "Neg"]
 
 
@@ -113,7 +109,7 @@ def test_nodes_in_branches_and_in_lists_of_branches_are_nodes_of_the_file(tmp_pa
 
 @given(st.integers(0, 1 << 63))
 def test_a_varint_is_that_of_protobuf(number):
-    assert varint(number) == _VarintBytes(number)
+    assert onnx_files.varint(number) == _VarintBytes(number)
 
 
 def full_model(arrays):
@@ -150,7 +146,7 @@ def test_a_written_model_is_equal_when_it_is_read(contents, chunked, step):
             tensor.data_location = TensorProto.EXTERNAL
             tensor.external_data.add(key="location", value="elsewhere")
     file = io.BytesIO()
-    write_model(proto, file, raw)
+    onnx_files.write_model(proto, file, raw)
     read = onnx.ModelProto.FromString(file.getvalue())
     for tensor in (*expected.graph.initializer, *read.graph.initializer):
         tensor.raw_data = tensor.raw_data  # present, if empty

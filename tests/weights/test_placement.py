@@ -22,7 +22,6 @@ import onnxfn
 from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OutputExists
 from onnxfn.weights import write
-from onnxfn.weights.checkpoint_links import entries
 from onnxfn.weights.digests import DIGESTS_KEY, sha256_of
 from onnxfn.weights.onnx_files import with_weights_in_place
 from onnxfn.weights.placement import (
@@ -280,17 +279,6 @@ def test_links_need_a_checkpoint_with_safetensors_files(bert, tmp_path):
     message = refusal(ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", **options)
     assert "weight storage 'link' needs *.safetensors files" in message
     assert names(tmp_path) == []
-
-
-def test_a_weight_of_the_checkpoint_is_placed_in_its_file(tmp_path):
-    from safetensors.torch import save_file
-
-    raw = torch.randn(300, 400)
-    save_file({"w": raw}, tmp_path / "model.safetensors")
-    model = graph(weights({"w": raw, "transposed": raw.t()}))
-    places = weight_placements(model, DATA_FILE, threshold=0, entries=entries(tmp_path))
-    assert places["w"].source == tmp_path / "model.safetensors"
-    assert (places["transposed"].file, places["transposed"].source) == ("model.onnx_data", None)
 
 
 def seq2seq(dtype="float32"):

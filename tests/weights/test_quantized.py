@@ -14,8 +14,8 @@ from onnxruntime.quantization.quant_utils import QuantType, quantize_data
 from own_processes import memory_growth
 from refusals import refusal
 
-from onnxfn.specs.errors import InvalidSpec, LoadFailed
-from onnxfn.specs.quantization import WeightRule
+from onnxfn import InvalidSpec, LoadFailed, WeightRule
+from onnxfn.specs.quantization import INTEGERS
 from onnxfn.weights import onnxruntime_kernels
 from onnxfn.weights import quantized as quantized_module
 from onnxfn.weights.chunks import chunks, memory_key
@@ -92,6 +92,19 @@ def test_integers_are_those_of_the_quantizer_of_onnx_runtime(rows, columns, sign
     np.testing.assert_array_equal(arrays["codes"], codes.T if per_channel else codes.reshape(rows, columns))
 
 
+@given(st.tuples(*[st.integers(1, 9)] * 2, *[st.integers(1, 3)] * 2))
+def test_static_kernels_have_a_scale_for_each_output_channel_as_of_onnx_runtime(shape):
+    kernel = torch.randn(shape)
+    rule = WeightRule(bits=8, kind="static", signed=False)  # of the activations
+    of_codes = {"codes": onnx_ir.DataType.INT8, "zero_points": onnx_ir.DataType.INT8}
+    arrays = stored(kernel, rule, {**DTYPES, **of_codes})
+    for channel, rows in enumerate(kernel.numpy()):
+        zero_point, scale, codes = quantize_data(rows.reshape(-1), QuantType.QInt8.tensor_type, symmetric=True)
+        assert arrays["zero_points"][channel] == zero_point == 0
+        assert arrays["scales"][channel] == scale
+        np.testing.assert_array_equal(arrays["codes"][channel].reshape(-1), codes)
+
+
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_rows_are_quantized_some_at_a_time(monkeypatch, symmetric):
     kernel = Mock(wraps=quantized_module.block_codes)
@@ -142,10 +155,10 @@ def test_equal_weights_have_equal_keys():
     assert len({*keys}) == 4
 
 
-@pytest.mark.parametrize("kind", ["blocks", "dynamic", "nf4"])
+@pytest.mark.parametrize("kind", ["blocks", "dynamic", "static", "nf4"])
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_weight_that_is_not_finite_is_refused(kind, number):
-    rule = WeightRule(bits=8 if kind == "dynamic" else 4, kind=kind)
+    rule = WeightRule(bits=8 if kind in INTEGERS else 4, kind=kind)
     dtypes = {**DTYPES, "codes": onnx_ir.DataType.INT8, "zero_points": onnx_ir.DataType.INT8}
     matrix = torch.ones(4, 64)
     matrix[3, 5] = number
@@ -172,17 +185,6 @@ def test_a_scale_that_its_dtype_cannot_hold_is_refused():
     dtypes = {**DTYPES, "scales": onnx_ir.DataType.FLOAT16}
     message = refusal(InvalidSpec, stored, torch.full((1, 16), 1e7), WeightRule(), dtypes)
     assert message.startswith("w has blocks whose scale float16 cannot hold, the largest 1.25e+06; leave it as it is")
-
-
-def test_onnx_runtime_has_the_kernels_that_are_needed():
-    """Their names are private: another version may have others."""
-    rows = np.linspace(-1, 1, 64, dtype=np.float32).reshape(2, 32)
-    for bits in (2, 4, 8):
-        codes, scales, zero_points = onnxruntime_kernels.block_codes(rows, bits, 16, symmetric=False)
-        assert (codes.shape, scales.shape) == ((2, 2, 2 * bits), (2, 2))
-        assert zero_points.any()
-    codes, largest = onnxruntime_kernels.nf4_codes(rows, 32)
-    assert (codes.shape, largest.tolist()) == ((32,), [1.0, 1.0])
 
 
 # Integers of compressed-tensors

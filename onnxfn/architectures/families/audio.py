@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.specs.algebra.compose import compose, reads
-from onnxfn.specs.algebra.dummies import generates, padded
+from onnxfn.specs.algebra.dummies import padded
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.tasks.tasks import tasked
@@ -14,8 +14,7 @@ FRAMES = "batch_size frames _"
 
 # The trace has 1 second at 16 kHz. The lengths of the cases are not multiples of a frame.
 waveforms: ExportSpec = compose(
-    takes("input_values", TOKENS, "waveform", kind="float"),
-    generates("waveform", "normal"),
+    takes("input_values", TOKENS, "normal", kind="float"),
     sized_in("one several longer", batch_size=(2, 1, 3, 2), sequence_length=(16000, 9001, 7499, 20017)),
 )
 """The input of models for waveforms: `input_values`, `[batch_size, sequence_length]`, without a mask."""
@@ -50,28 +49,18 @@ Tasks: feature-extraction, automatic-speech-recognition, audio-classification.
 """
 
 audio_with_speaker_tasks: ExportSpec = compose(audio, audio_frames, tasked("audio-xvector"))
-"""`audio` with two more tasks: wav2vec2, WavLM, data2vec-audio.
-
-Inputs: those of `audio`.
-Tasks: those of `audio`, audio-frame-classification, audio-xvector (speaker embeddings).
-"""
+"""`audio` with the classes of frames and with speaker embeddings: wav2vec2, WavLM, data2vec-audio."""
 
 # The trace has 64 steps. The lengths of the cases are not multiples of a frame.
 mel_inputs: ExportSpec = compose(
-    takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
+    takes("input_features", f"{TOKENS} num_mel_bins=", "normal", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask"),
-    generates("mel", "normal"),
     padded("right"),
     sized_in("one right-padded longer", batch_size=(2, 1, 3, 2), sequence_length=(64, 37, 51, 90)),
     case("one", padded("none")),
     always(return_dict=True),
 )
-"""Models for mel spectrograms of any length: Parakeet, Wav2Vec2-BERT, LASR.
-
-Inputs: `input_features`, `[batch_size, sequence_length, num_mel_bins]`; `attention_mask`,
-`[batch_size, sequence_length]`.
-Tasks: none. A row adds them.
-"""
+"""Models for mel spectrograms of any length: Parakeet, Wav2Vec2-BERT, LASR. A row adds their tasks."""
 
 
 def subsampled_frames(kernel: str, times: str, length: str = "sequence_length") -> ExportSpec:
@@ -95,16 +84,10 @@ def parakeet_frames(length: str = "sequence_length") -> ExportSpec:
 
 
 fixed_mel_inputs: ExportSpec = compose(
-    takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float"),
-    generates("mel", "normal"),
+    takes("input_features", "batch_size num_mel_bins= num_frames=", "normal", kind="float"),
     reads(num_frames="max_source_positions * 2"),
     sized_in("one several", batch_size=(2, 1, 2)),
     always(return_dict=True),
     tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
 )
-"""Encoders of mel spectrograms of one length: Qwen2-Audio, Voxtral. They are Whisper's encoder.
-
-Inputs: `input_features`, `[batch_size, num_mel_bins, num_frames]`. The encoder halves the frames: it has half as many
-positions.
-Tasks: feature-extraction.
-"""
+"""Encoders of mel spectrograms of one length: Qwen2-Audio, Voxtral. Whisper's encoder has a position for two frames."""

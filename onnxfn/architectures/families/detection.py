@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
@@ -31,47 +31,30 @@ def image_cases(
 
 
 images_without_cases: ExportSpec = compose(
-    takes("pixel_values", IMAGE_AXES, "pixels", kind="float"),
-    generates("pixels", "normal"),
+    takes("pixel_values", IMAGE_AXES, "normal", kind="float"),
     reads(num_channels="num_channels or backbone_config.num_channels or 3"),
     sized(batch_size=2, height=64, width=64),
     always(return_dict=True),
 )
-"""`images_of_any_size` without the cases of the check, for models that take only some sizes: a row adds `image_cases`.
-
-Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
-"""
+"""`images_of_any_size` without cases of the check, for models that take only some sizes: a row adds `image_cases`."""
 
 images_of_any_size: ExportSpec = compose(images_without_cases, image_cases((96, 64), (61, 83)))
-"""Models for images whose sides are multiples of nothing: DETR, SegFormer, MaskFormer.
-
-Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`. The trace has images of 64 by 64.
-Tasks: none. A row adds them.
-"""
+"""Models for images whose sides are multiples of nothing: DETR, SegFormer, MaskFormer. A row adds their tasks."""
 
 # The sides of the cases are not multiples of a cell of 8 pixels. The model ignores the remaining pixels.
 grayscale_images: ExportSpec = compose(
-    takes("pixel_values", "batch_size num_channels height width", "pixels", kind="float"),
-    generates("pixels", "normal"),
+    takes("pixel_values", "batch_size num_channels height width", "normal", kind="float"),
     sized(batch_size=2, height=64, width=64),
     image_cases((96, 67), (70, 120)),
     sized_in("one several", num_channels=(3, 1, 4)),
     always(return_dict=True),
 )
-"""Images of any size and any number of channels: SuperPoint, which uses the first channel only.
-
-Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
-Tasks: none. A row adds them.
-"""
+"""Images of any size and any number of channels: SuperPoint, which uses the first channel only."""
 
 grayscale_pairs: ExportSpec = compose(
-    grayscale_images, takes("pixel_values", "batch_size 2 num_channels height width", "pixels", kind="float")
+    grayscale_images, takes("pixel_values", "batch_size 2 num_channels height width", "normal", kind="float")
 )
-"""Pairs of images, for models that match keypoints: SuperGlue, LightGlue, EfficientLoFTR.
-
-Inputs: `pixel_values`, `[batch_size, 2, num_channels, height, width]`.
-Tasks: none. A row adds them.
-"""
+"""Pairs of images, for models that match keypoints: SuperGlue, LightGlue, EfficientLoFTR."""
 
 
 def segmentation_tasks(logits: str) -> ExportSpec:
@@ -97,7 +80,6 @@ def promptable_segmentation(
     return compose(
         generates("points", "uniform", low=0.0, high=from_config("image_size")),
         generates("point_labels", "integers", low=0, high=2),
-        generates("embeddings", "normal"),
         sized_in("one several", batch_size=(2, 1, 2), point_batch_size=(3, 1, 8), nb_points_per_image=(2, 1, 7)),
         model_part(IMAGE_ENCODER, pixel_inputs, runs(encoder)),
         model_part(
@@ -123,5 +105,5 @@ def image_embedding(name: str, axes: str, *, path: Path) -> ExportSpec:
     taken = (argument, int(index)) if index else ()
     return compose(
         model_part(IMAGE_ENCODER, gives(name, "batch_size _ _ _", path=path, kind="float")),
-        model_part(MASK_DECODER, takes(name, axes, "embeddings", kind="float", path=taken)),
+        model_part(MASK_DECODER, takes(name, axes, "normal", kind="float", path=taken)),
     )

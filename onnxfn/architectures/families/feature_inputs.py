@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
+from onnxfn.architectures.families.vision import image_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import always, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.converters import Path
 from onnxfn.specs.records import Getter, Kind, NestedDummy
 
 Forms = tuple[ExportSpec, ...]
 
 PIXELS = compose(
-    takes("pixel_values", "num_images num_channels= image_height= image_width=", "pixels", kind="float"),
-    generates("pixels", "normal"),
+    image_inputs("num_images"),
     sized_in("one several", num_images=(2, 1, 3)),
 )
 """Images of the size that the configuration has."""
@@ -28,7 +29,7 @@ PIXELS = compose(
 
 def _pixels(axes: str) -> ExportSpec:
     """A spec of images with these axes."""
-    return takes("pixel_values", axes, "pixels", kind="float")
+    return takes("pixel_values", axes, "normal", kind="float")
 
 
 def _side(patches: int) -> Getter:
@@ -50,9 +51,8 @@ ONE_SIZED_IMAGE = compose(SIZED_PIXELS, _pixels("1 num_channels= height width"),
 """One unpadded image of any size: `image_sizes` is the size of the tensor."""
 
 WHOLE_AND_TILES = compose(
-    takes("pixel_values", "num_images num_tiles num_channels= image_height= image_width=", "pixels", kind="float"),
+    takes("pixel_values", "num_images num_tiles num_channels= image_height= image_width=", "normal", kind="float"),
     takes("image_sizes", "num_images 2", "image_sizes"),
-    generates("pixels", "normal"),
     generates("image_sizes", "integers", low=from_config("image_height // 4"), high=from_config("image_height * 2")),
     sized_in("one several", num_images=(2, 1, 3), num_tiles=(5, 6, 7)),
 )
@@ -63,14 +63,13 @@ An image of at most twice the height and the width of a tile has at most four ti
 
 FINE_PIXELS = compose(
     PIXELS,
-    takes("high_res_pixel_values", "num_images num_channels= fine_height= fine_width=", "pixels", kind="float"),
+    takes("high_res_pixel_values", "num_images num_channels= fine_height= fine_width=", "normal", kind="float"),
     reads(fine_height="high_res_vision_config.image_size", fine_width="high_res_vision_config.image_size"),
 )
 """Images of two sizes, a coarse and a fine one."""
 
 TILES = compose(
-    takes("pixel_values", "batch_size num_tiles num_channels= image_height= image_width=", "pixels", kind="float"),
-    generates("pixels", "normal"),
+    takes("pixel_values", "batch_size num_tiles num_channels= image_height= image_width=", "normal", kind="float"),
     padded("right"),
     generates("corners", "rectangles", side=from_config("patch_size")),
     sized_in("one several", batch_size=(2, 1, 3), num_tiles=(3, 2, 4)),
@@ -86,11 +85,10 @@ MASKED_TILES: Forms = tuple(
 
 def _packed_grids(merge: Getter | int) -> ExportSpec:
     """A spec of the grids of images whose sides are multiples of this number of patches."""
-    return generates("packed_grids", "packed_grids", patches=NestedDummy("patches", "num_patches"), merge=merge)
+    return generates("packed_grids", "packed_grids", patches=NestedDummy("normal", "num_patches"), merge=merge)
 
 
 GRID_DUMMIES = compose(
-    generates("patches", "normal"),
     _packed_grids(from_config("merged_side")),
     sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 64, 144)),
 )
@@ -100,20 +98,20 @@ GRIDS = compose(GRID_DUMMIES, takes("image_grid_thw", "num_images 3", "packed_gr
 """The grid of patches of each image: frames, height and width in patches."""
 
 PACKED_PATCHES: Forms = tuple(
-    compose(takes("pixel_values", f"num_patches {values}", "patches", kind="float"), GRIDS)
+    compose(takes("pixel_values", f"num_patches {values}", "normal", kind="float"), GRIDS)
     for values in ("patch_values=", "num_channels= patch_size= patch_size=", "frame_values=")
 )
 """The patches of all images in one row, each as a vector or as a small image."""
 
 MERGED_PATCHES = compose(
-    takes("pixel_values", "num_patches merged_size= merged_size= num_channels=", "patches", kind="float"),
+    takes("pixel_values", "num_patches merged_size= merged_size= num_channels=", "normal", kind="float"),
     GRIDS,
     _packed_grids(1),
 )
 """Patches that are merged before the model takes them, and the grids of the merged patches."""
 
 FLAT_GRIDS = compose(
-    takes("pixel_values", "num_patches frame_values=", "patches", kind="float"),
+    takes("pixel_values", "num_patches frame_values=", "normal", kind="float"),
     takes("image_grid_hw", "num_images 2", "packed_grids"),
     GRID_DUMMIES,
 )
@@ -127,22 +125,30 @@ MERGE_SIZES = compose(
 """Patches in one row, and how many per side each image merges."""
 
 PATCH_STRIPS = compose(
-    takes("pixel_values", "1 num_channels= patch_size= patch_size*num_patches", "patches", kind="float"),
+    takes("pixel_values", "1 num_channels= patch_size= patch_size*num_patches", "normal", kind="float"),
     takes("target_sizes", "num_images 2", "packed_grids"),
     GRID_DUMMIES,
     _packed_grids(from_config("strip_side * 2")),
 )
 """The patches of all images side by side, as one image of the height of a patch."""
 
-PLACED_PATCHES = compose(
-    takes("pixel_values", "num_images num_tokens*pooled_patches patch_values=", "patches", kind="float"),
-    takes("pixel_position_ids", "num_images num_tokens*pooled_patches 2", "patch_places", path=("image_position_ids",)),
-    reads(pooled_side="vision_config.pooling_kernel_size or 1", pooled_patches="pooled_side ** 2"),
-    generates("patches", "uniform", low=0.0),
-    generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
-    sized_in("one several", num_images=(2, 1, 3), num_tokens=(8, 6, 15)),
-)
-"""The patches of each image, and the column and the row of each; -1 for padding."""
+
+def placed_patches(images: str, side: str, path: Path = ()) -> ExportSpec:
+    """A spec of the patches of each image, and the column and the row of each; -1 for padding.
+
+    `images`: the axis of images. `side`: the key of the side of a pooled square. `path`: that of the places.
+    """
+    return compose(
+        takes("pixel_values", f"{images} num_tokens*pooled_patches patch_values=", "patches", kind="float"),
+        takes("pixel_position_ids", f"{images} num_tokens*pooled_patches 2", "patch_places", path=path),
+        reads(pooled_side=side, pooled_patches="pooled_side ** 2"),
+        generates("patches", "uniform", low=0.0),
+        generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
+        sized_in("one several", **{images: (2, 1, 3)}, num_tokens=(8, 6, 15)),
+    )
+
+
+PLACED_PATCHES = placed_patches("num_images", "vision_config.pooling_kernel_size or 1", ("image_position_ids",))
 
 PLACED_MERGED_PATCHES = compose(
     PLACED_PATCHES,
@@ -152,10 +158,9 @@ PLACED_MERGED_PATCHES = compose(
 """The same for patches that are merged before the model takes them: each is a token."""
 
 PADDED_PATCHES = compose(
-    takes("pixel_values", "num_images num_patches patch_values=", "patches", kind="float"),
+    takes("pixel_values", "num_images num_patches patch_values=", "normal", kind="float"),
     takes("pixel_attention_mask", "num_images num_patches", "padding_mask"),
     takes("spatial_shapes", "num_images 2", "grid_shapes"),
-    generates("patches", "normal"),
     generates("padding_mask", "grid_mask", merge=from_config("merged_side")),
     generates(
         "grid_shapes",
@@ -190,15 +195,18 @@ PLACED_VALUES = compose(
 )
 """The patches of each image, with their places."""
 
-QUESTION = compose(
-    takes("qformer_input_ids", "num_images qformer_length", "question_ids"),
-    takes("qformer_attention_mask", "num_images qformer_length", "padding_mask"),
-    reads(qformer_vocab_size="qformer_config.vocab_size"),
-    generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
-    padded("right"),
-    sized_in("one several", qformer_length=(10, 6, 13)),
-)
-"""The text of a Q-Former for each image: it selects the features to read."""
+
+def question(batch: str) -> ExportSpec:
+    """A spec of the text of a Q-Former for each image, or for each text: it selects the features to read."""
+    return compose(
+        takes("qformer_input_ids", f"{batch} qformer_length", "question_ids"),
+        takes("qformer_attention_mask", f"{batch} qformer_length", "padding_mask"),
+        reads(qformer_vocab_size="qformer_config.vocab_size"),
+        generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
+    )
+
+
+QUESTION = compose(question("num_images"), padded("right"), sized_in("one several", qformer_length=(10, 6, 13)))
 
 ASKED: Forms = (
     compose(PIXELS, QUESTION),
@@ -230,7 +238,6 @@ FRAMES, WINDOW = "sound_length", "num_frames="
 """The axis of the frames of a spectrogram: of any number, or of the number that the configuration has."""
 
 SOUNDS = compose(
-    generates("spectrogram", "normal"),
     padded("right"),
     sized_in("one several", num_sounds=(2, 1, 3), sound_length=(200, 100, 300)),
 )
@@ -238,7 +245,7 @@ SOUNDS = compose(
 
 
 def _spectrogram(axes: str) -> ExportSpec:
-    return compose(SOUNDS, takes("input_features", f"num_sounds {axes}", "spectrogram", kind="float"))
+    return compose(SOUNDS, takes("input_features", f"num_sounds {axes}", "normal", kind="float"))
 
 
 def _masked(axes: str, mask: str, frames: str, kind: Kind = "int") -> ExportSpec:
@@ -294,7 +301,6 @@ PLAIN: Forms = tuple(
 """Spectrograms without a mask."""
 
 WAVE_DUMMIES = compose(
-    generates("wave", "normal"),
     padded("right"),
     sized_in("one several", num_sounds=(2, 1, 3), num_samples=(16000, 9600, 12000)),
 )
@@ -303,7 +309,7 @@ WAVE_DUMMIES = compose(
 WAVES: Forms = tuple(
     compose(
         WAVE_DUMMIES,
-        takes("input_values", f"num_sounds {axes}", "wave", kind="float"),
+        takes("input_values", f"num_sounds {axes}", "normal", kind="float"),
         takes("padding_mask", "num_sounds num_samples", "padding_mask", kind="bool"),
     )
     for axes in ("num_samples", "1 num_samples")
@@ -312,14 +318,14 @@ WAVES: Forms = tuple(
 
 ONE_WAVE = compose(
     WAVE_DUMMIES,
-    takes("input_values", "1 num_samples", "wave", kind="float"),
+    takes("input_values", "1 num_samples", "normal", kind="float"),
     runs("features.whole_sound_features"),
 )
 """One waveform without padding."""
 
 FRAMES_OF_SAMPLES = compose(
     WAVE_DUMMIES,
-    takes("input_values", "num_sounds step_samples*num_steps", "wave", kind="float"),
+    takes("input_values", "num_sounds step_samples*num_steps", "normal", kind="float"),
     takes("input_values_mask", "num_sounds step_samples*num_steps", "padding_mask"),
     reads(step_samples=" * ".join(f"audio_config.patch_sizes[{layer}]" for layer in range(4))),
     sized_in("one several", num_steps=(8, 5, 6)),

@@ -37,10 +37,7 @@ class Heads:
 # Not feature-extraction: the row of a model that returns states names it.
 text_heads: ExportSpec = compose(
     only_tasks(text_tasks, *(task for task in task_names(text_tasks) if task != DEFAULT_TASK)),
-    tasked("text-generation"),
-    tasked("next-sentence-prediction"),
-    tasked("table-question-answering"),
-    tasked("causal-image-modeling"),
+    *map(tasked, ("text-generation", "next-sentence-prediction", "table-question-answering", "causal-image-modeling")),
 )
 
 text_classification: ExportSpec = tasked(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_dummies
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
@@ -25,14 +25,13 @@ TOKENS_AND_IMAGES = compose(
     text_dummies,
     SIZES,
     takes("input_ids", TOKENS, "token_ids"),
-    takes("pixel_values", "num_texts num_images num_channels= image_height= image_width=", "pixels", kind="float"),
+    takes("pixel_values", "num_texts num_images num_channels= image_height= image_width=", "normal", kind="float"),
     patched(
         "transformers.models.janus.modeling_janus:JanusVisionEmbeddings.forward",
         by="image_sizes.patch_embeddings",
         why="infers the size of an axis, which is not possible without images",
     ),
     takes("images_seq_mask", TOKENS, "marks", kind="bool"),
-    generates("pixels", "normal"),
     generates("marks", "integers", high=2),
     sized_in("one several", num_texts=(2, 1, 3), num_images=(3, 1, 2)),
     gives("inputs_embeds", f"{TOKENS} _"),
@@ -47,8 +46,7 @@ def head_inputs(argument: str) -> ExportSpec:
     """A spec of the states of the language model as this argument of a head, and of its logits."""
     return compose(
         SIZES,
-        takes("last_hidden_state", f"{TOKENS} embedding_width=", "states", kind="float", path=(argument,)),
-        generates("states", "normal"),
+        takes("last_hidden_state", f"{TOKENS} embedding_width=", "normal", kind="float", path=(argument,)),
         gives("logits", f"{TOKENS} _"),
     )
 

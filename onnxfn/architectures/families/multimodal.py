@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
-from onnxfn.architectures.families.vision import fixed_images, image_features
+from onnxfn.architectures.families.rows import sized_in
+from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs, texts
+from onnxfn.architectures.families.vision import fixed_images, image_features, image_inputs, image_reads
 from onnxfn.specs.algebra.compose import EMPTY, compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes
@@ -18,20 +18,6 @@ TEXT_AXES = "text_batch_size sequence_length"
 
 TEXT_MODEL, VISION_MODEL, AUDIO_MODEL, VIDEO_MODEL = "text_model", "vision_model", "audio_model", "video_model"
 """The names of the parts and of their files. transformers.js looks for these names."""
-
-
-def image_reads(at: str = "vision_config.") -> ExportSpec:
-    """A spec of where a configuration, or its section with this prefix, has the channels and the size of images."""
-    return reads(
-        num_channels=f"{at}num_channels or 3",
-        image_height=f"{at}image_size[0] or {at}image_size",
-        image_width=f"{at}image_size[1] or {at}image_size",
-    )
-
-
-def image_inputs(batch: str = "batch_size") -> ExportSpec:
-    """A spec of the input `pixel_values`: a batch of images of one size."""
-    return takes("pixel_values", f"{batch} num_channels= image_height= image_width=", "pixels", kind="float")
 
 
 def embedding_output(name: str, batch: str) -> ExportSpec:
@@ -116,15 +102,10 @@ two_towers: ExportSpec = compose(
     text_dummies,
     reads(vocab_size="text_config.vocab_size"),
     text_batch_cases,
-    generates("pixels", "normal"),
     image_reads(),
     always(return_dict=True),
 )
-"""`text_and_vision` without inputs and tasks, for models that have others: SigLIP, GroupViT, X-CLIP.
-
-The configuration has the sizes in `text_config` and `vision_config`.
-Inputs: none. Tasks: none. A row adds them.
-"""
+"""`text_and_vision` without inputs and tasks, for models that have others: SigLIP, GroupViT, X-CLIP."""
 
 text_and_vision: ExportSpec = compose(
     two_towers,
@@ -139,42 +120,21 @@ Inputs: `input_ids` and `attention_mask`, `[text_batch_size, sequence_length]`; 
 Tasks: feature-extraction and zero-shot-image-classification. `split` writes one file for each of the two parts.
 """
 
-text_with_image: ExportSpec = compose(
-    text_dummies,
-    text_cases,
-    generates("pixels", "normal"),
-    always(return_dict=True),
-    text_inputs,
-    image_inputs(),
-)
-"""Models for one text and one image per row: FLAVA, BridgeTower.
-
-Inputs: `input_ids`, `attention_mask`, `pixel_values`. A row says where the configuration has the sizes.
-Tasks: none. A row adds them.
-"""
+text_with_image: ExportSpec = compose(texts, text_inputs, image_inputs())
+"""Models for one text and one image: FLAVA, BridgeTower. A row adds tasks, and the keys of the sizes."""
 
 vision_model: ExportSpec = compose(fixed_images, image_features("batch_size _ _"))
-"""The vision model of a contrastive model, as a separate model: CLIPVisionModel, BlipVisionModel.
-
-Inputs: `pixel_values`.
-Tasks: feature-extraction.
-"""
+"""The vision model of a contrastive model, as a separate model: CLIPVisionModel, BlipVisionModel."""
 
 text_model_inputs: ExportSpec = compose(
-    text_dummies,
-    text_cases,
+    texts,
     reads(num_layers="num_hidden_layers"),
-    always(return_dict=True),
     takes("input_ids", TOKENS, "token_ids"),
 )
 """`text_model` without a task, for models with other outputs. Its texts have no padding: there is no mask."""
 
 text_model: ExportSpec = compose(text_model_inputs, tasked("feature-extraction"))
-"""The text model of a contrastive model, as a separate model: CLIPTextModel, SiglipTextModel.
-
-Inputs: `input_ids`, `[batch_size, sequence_length]`. Compose it with `text_inputs` for a mask.
-Tasks: feature-extraction.
-"""
+"""The text model of a contrastive model, as a model of its own: CLIPTextModel. `text_inputs` add a mask."""
 
 
 def pooler_output(*, when: Source | None = None, loader: str | None = None) -> ExportSpec:

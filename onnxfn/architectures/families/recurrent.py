@@ -46,17 +46,13 @@ conv_states_in_parts: ExportSpec = compose(
     *(
         cache_row(
             f"conv {part}",
-            f"batch_size {width}= linear_conv_kernel_dim=",
+            f"batch_size linear_{width}_width= linear_conv_kernel_dim=",
             input_name=f"past_conv.{LAYER}.{part}",
             output_name=f"present_conv.{LAYER}.{part}",
             attribute=f"conv_states.{part}",
             layers=linear_attention_layers,
         )
-        for part, width in (
-            ("query", "linear_key_width"),
-            ("key", "linear_key_width"),
-            ("value", "linear_value_width"),
-        )
+        for part, width in {"query": "key", "key": "key", "value": "value"}.items()  # queries are as wide as keys
     ),
 )
 """The last inputs of the convolution, those of queries, keys and values in a tensor each: `past_conv.0.query`."""
@@ -95,10 +91,9 @@ def mamba_layers(
     layers: Source = "num_layers",
     argument: str = "past_key_values",
 ) -> ExportSpec:
-    """A spec of layers with the selective scan of the first Mamba: Mamba, Jamba, Zamba.
+    """A spec of layers with the selective scan of the first Mamba, which PyTorch continues by single tokens only.
 
-    PyTorch continues from a state by single tokens only, so the check does too. Steps of several tokens are compared in
-    tests. `layers`: how many have such a mixer, or which. `argument`: that of `forward` that is the cache.
+    `layers`: how many have such a mixer, or which. `argument`: that of `forward` that is the cache.
     """
     return compose(
         reads(

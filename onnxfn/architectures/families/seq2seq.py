@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs, text_reads
 from onnxfn.specs.algebra.compose import EMPTY, compose, reads
-from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import SOURCE, TARGET, TOKENS, always, builds, case, gives, links, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.behaviors import STEMS, behaves, decoder_with_past, extra_file
 from onnxfn.specs.edits.caches import cross_cache, kv_cache
 from onnxfn.specs.edits.token_embeddings import EMBEDS
@@ -17,11 +18,13 @@ from onnxfn.specs.tasks.tasks import WITH_PAST, tasked
 STATES = f"{SOURCE} _"
 """The axes of an encoder's output that is as long as its input."""
 
-t5_reads: ExportSpec = reads(
-    decoder_num_layers="num_decoder_layers",
-    decoder_num_attention_heads="num_heads",
-    decoder_head_dim="d_kv",
-)
+
+def decoder_reads(layers: str, heads: str, head_size: str) -> ExportSpec:
+    """A spec of where a configuration has the decoder's number of layers, that of their heads, and the size of one."""
+    return reads(decoder_num_layers=layers, decoder_num_attention_heads=heads, decoder_head_dim=head_size)
+
+
+t5_reads: ExportSpec = decoder_reads("num_decoder_layers", "num_heads", "d_kv")
 """The keys of the decoder's sizes in the configuration of T5."""
 
 seq2seq: ExportSpec = compose(
@@ -30,25 +33,20 @@ seq2seq: ExportSpec = compose(
     case("one", sized(encoder_sequence_length=7, decoder_sequence_length=3, past_decoder_sequence_length=21)),
     case("right-padded", sized(encoder_sequence_length=11, decoder_sequence_length=1, past_decoder_sequence_length=9)),
     case("left-padded", sized(encoder_sequence_length=24, decoder_sequence_length=5, past_decoder_sequence_length=4)),
-    generates("hidden_states", "normal"),
     text_reads,
     # BART and similar models
-    reads(
-        hidden_size="d_model",
-        decoder_num_layers="decoder_layers",
-        decoder_num_attention_heads="decoder_attention_heads",
-        decoder_head_dim="hidden_size // decoder_num_attention_heads",
-    ),
+    reads(hidden_size="d_model"),
+    decoder_reads("decoder_layers", "decoder_attention_heads", "hidden_size // decoder_num_attention_heads"),
     text_cases,
     always(return_dict=True, use_cache=False),
 )
 """The common facts of encoder-decoders: dummy inputs, cases of the check, constants; no inputs and no tasks."""
 
 
-def encoder_decoder_cache(after: str) -> ExportSpec:
+def encoder_decoder_cache(after: str, **options: str) -> ExportSpec:
     """A spec of the cache of an encoder-decoder: four tensors per layer, after the input `after`."""
     size = "decoder_head_dim"
-    return cross_cache(heads="decoder_num_attention_heads", key=size, value=size, after=after)
+    return cross_cache(heads="decoder_num_attention_heads", key=size, value=size, after=after, **options)
 
 
 encoder_inputs: ExportSpec = compose(
@@ -59,14 +57,14 @@ encoder_inputs: ExportSpec = compose(
 decoder_ids: ExportSpec = takes("decoder_input_ids", TARGET, "token_ids")
 """The tokens of the decoder, in a graph that also has the encoder."""
 
+
+def source_states(axes: str = SOURCE, path: Path = ()) -> ExportSpec:
+    """A spec of the states that the decoder attends to, as the argument of `forward` at a path."""
+    return takes("encoder_hidden_states", f"{axes} hidden_size=", "normal", kind="float", path=path)
+
+
 encoder_states: ExportSpec = compose(
-    takes(
-        "encoder_hidden_states",
-        f"{SOURCE} hidden_size=",
-        "hidden_states",
-        kind="float",
-        path=("encoder_outputs", "last_hidden_state"),
-    ),
+    source_states(path=("encoder_outputs", "last_hidden_state")),
     builds("encoder_outputs", "encoder_output"),
     links("encoder_hidden_states", part=STEMS["encoder"], output="last_hidden_state"),
     links("encoder_attention_mask", part=STEMS["encoder"], output="attention_mask"),
@@ -88,6 +86,12 @@ ENCODER_FILE = extra_file("encoder_model", "encoder")
 def encodes(inputs: ExportSpec, states: str = STATES) -> ExportSpec:
     """A spec of the encoder: from these inputs to `last_hidden_state` with the axes `states`."""
     return behaves("encoder", inputs, runs("encoder"), gives("last_hidden_state", states))
+
+
+def encoder_and_monolith(inputs: ExportSpec, states: str = STATES, *outputs: ExportSpec) -> ExportSpec:
+    """A spec of the encoder of these inputs, and of the model in one file, which also has these outputs."""
+    whole = behaves("monolith", inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids"), *outputs)
+    return compose(whole, encodes(inputs, states))
 
 
 def generation_tasks(
@@ -123,10 +127,6 @@ text_seq2seq: ExportSpec = compose(
     generation_tasks("text2text-generation"),
 )
 """Models that read a text and generate another: T5, BART, Marian.
-
-Inputs: `input_ids`, `attention_mask`, `decoder_input_ids` of the model in one file; those of encoder and decoder where
-a task is written as several files.
-Tasks: feature-extraction and text2text-generation, each also `-with-past`.
 """
 
 
@@ -158,37 +158,27 @@ standalone_decoder: ExportSpec = compose(
 """The decoder of an encoder-decoder as a separate model (BartForCausalLM): text-generation, also with past."""
 
 speech_seq2seq: ExportSpec = compose(seq2seq, seq2seq_tasks, generation_tasks("automatic-speech-recognition"))
-"""Models that read audio and generate a text: Whisper, Moonshine.
+"""Models that read audio and generate a text: Whisper, Moonshine. A row adds the inputs of encoder and decoder."""
 
-Inputs: none. The row adds the audio inputs of its encoder and the inputs of its decoder.
-Tasks: feature-extraction and automatic-speech-recognition, each also `-with-past`.
-"""
 
-WIDTH = "embedding_width="
+def _embedded(axes: str, path: Path = ()) -> ExportSpec:
+    return takes(EMBEDS, f"{axes} embedding_width=", "normal", kind="float", path=path)
+
 
 encoder_and_decoder_of_embeddings: ExportSpec = compose(
-    encodes(
-        compose(
-            takes(EMBEDS, f"{SOURCE} {WIDTH}", "embeddings", kind="float"),
-            takes("attention_mask", SOURCE, "padding_mask"),
-            generates("embeddings", "normal"),
-        )
-    ),
+    encodes(compose(_embedded(SOURCE), takes("attention_mask", SOURCE, "padding_mask"))),
     behaves(
         "decoder",
         runs("decoders.decoder_of_embeddings"),
         encoder_states,
         encoder_mask,
-        takes(EMBEDS, f"{TARGET} {WIDTH}", "embeddings", kind="float", path=("decoder_inputs_embeds",)),
-        generates("embeddings", "normal"),
+        _embedded(TARGET, ("decoder_inputs_embeds",)),
         encoder_decoder_cache(EMBEDS),
     ),
 )
 """The encoder of the embeddings of a text with images, and the decoder of the embeddings of its own tokens."""
 
-token_rows: ExportSpec = compose(
-    text_dummies, text_cases, takes(EMBEDS, f"{TOKENS} {WIDTH}", "embeddings", kind="float")
-)
+token_rows: ExportSpec = compose(text_dummies, text_cases, _embedded(TOKENS))
 """The outputs of the token embedding, for the encoder and for the decoder."""
 
 AUDIO = "batch_size audio_sequence_length"
@@ -206,27 +196,18 @@ def input_lengths(traced: int, single: int, right_padded: int, left_padded: int)
 def mask_lengths(traced: int, *checked: int) -> ExportSpec:
     """A spec of the length of the decoder's audio mask in the trace and in each case of the check.
 
-    Choose lengths that the encoder shortens to about as many states as the case has. `checked` are those of the cases
-    one, right-padded, left-padded, prompt and prompts. The last two are the cases of a merged decoder without a past.
-    Their numbers of states are repeated here, because a decoder in a file of its own gets these cases too.
+    Choose lengths that the encoder shortens to about as many states as the case has. The last two cases are those of a
+    merged decoder without a past. A decoder in a file of its own gets them too, with as many states.
     """
-    names = ("one", "right-padded", "left-padded", "prompt", "prompts")
-    masks = (case(name, sized(audio_sequence_length=length)) for name, length in zip(names, checked, strict=True))
-    states = {"prompt": 9, "prompts": 21}
-    prompts = (case(name, sized(encoder_sequence_length=length)) for name, length in states.items())
-    return compose(sized(audio_sequence_length=traced), *masks, *prompts)
-
-
-def audio_encoder(inputs: ExportSpec, states: str, *, monolith_states: bool = True) -> ExportSpec:
-    """A spec of an encoder of audio, and of the model in one file. `states`: the axes of the encoder's output.
-
-    `monolith_states`: whether the model in one file also returns the encoder's output.
-    """
-    outputs = (gives("encoder_last_hidden_state", states),) if monolith_states else ()
     return compose(
-        behaves("monolith", inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids"), *outputs),
-        encodes(inputs, states),
+        sized_in("one right-padded left-padded prompt prompts", audio_sequence_length=(traced, *checked)),
+        sized_in("prompt prompts", encoder_sequence_length=(None, 9, 21)),
     )
+
+
+def audio_encoder(inputs: ExportSpec, states: str) -> ExportSpec:
+    """A spec of an encoder of audio, and of the model in one file, which also returns the states, with these axes."""
+    return encoder_and_monolith(inputs, states, gives("encoder_last_hidden_state", states))
 
 
 def audio_decoder(builder: str, *lengths: int) -> ExportSpec:
@@ -245,13 +226,13 @@ def audio_decoder(builder: str, *lengths: int) -> ExportSpec:
 
 
 mel_inputs: ExportSpec = compose(
-    takes("input_features", f"{SOURCE} num_features=", "mel", kind="float"),
+    takes("input_features", f"{SOURCE} num_features=", "normal", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
 )
 """Mel spectrograms `[batch_size, encoder_sequence_length, num_features]`, and their padding mask."""
 
 waveform_inputs: ExportSpec = compose(
-    takes("input_values", SOURCE, "waveform", kind="float"),
+    takes("input_values", SOURCE, "normal", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
     input_lengths(16000, single=9001, right_padded=12000, left_padded=7500),
 )

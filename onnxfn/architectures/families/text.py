@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, takes
@@ -26,6 +26,9 @@ text_dummies: ExportSpec = compose(
 )
 """The dummy inputs of texts: token ids, segment ids and a padding mask."""
 
+texts: ExportSpec = compose(text_dummies, text_cases, always(return_dict=True))
+"""The dummies of texts and the cases of their check, for a model that returns a dict."""
+
 text_reads: ExportSpec = reads(type_vocab_size="type_vocab_size or 2", num_layers="num_hidden_layers")
 """The keys of sizes in the configuration of a text model, where they have other names than in specs."""
 
@@ -33,23 +36,18 @@ choice_sizes: ExportSpec = sized_in("one right-padded left-padded", num_choices=
 """The number of choices in the trace and in each case of the check."""
 
 text_tasks: ExportSpec = compose(
-    tasked("feature-extraction"),
-    tasked("fill-mask"),
+    *map(tasked, ("feature-extraction", "fill-mask")),
     # every text input is `[batch_size, num_choices, sequence_length]`
     tasked("multiple-choice", Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS}), choice_sizes),
-    tasked("question-answering"),
-    tasked("text-classification"),
-    tasked("token-classification"),
+    *map(tasked, ("question-answering", "text-classification", "token-classification")),
 )
 """The tasks of text encoders."""
 
 text_encoder: ExportSpec = compose(
     text_tasks,
-    text_dummies,
+    texts,
     generates("token_positions", "positions"),
     text_reads,
-    text_cases,
-    always(return_dict=True),
 )
 """Models that read a text as a whole: BERT, RoBERTa, DeBERTa.
 
@@ -76,10 +74,7 @@ global_mask_dummies: ExportSpec = compose(
     case("right-padded", generates("global_mask", "integers", high=2)),
     case("left-padded", generates("global_mask", "integers", high=2)),
 )
-"""The dummy inputs of a mask of tokens with global attention (Longformer, LED).
-
-The trace has one global token per row. The cases of the check have none, and a different number in each row.
-"""
+"""The dummies of a mask of global tokens (Longformer, LED): one per row in the trace; in cases none, or any number."""
 
 decoder_without_cache: ExportSpec = compose(
     text_dummies,
@@ -98,9 +93,7 @@ decoder_without_cache: ExportSpec = compose(
     tasked("feature-extraction-with-past", Edit("with_past", {"direction": "outputs"})),
     tasked("text-generation"),
     tasked("text-generation-with-past", Edit("with_past", {"direction": "both"})),
-    tasked("text-classification"),
-    tasked("token-classification"),
-    tasked("question-answering"),
+    *map(tasked, ("text-classification", "token-classification", "question-answering")),
 )
 """`text_decoder` without a KV cache, for models whose layers all have a recurrent state: Mamba."""
 
@@ -116,10 +109,8 @@ question-answering. A row chooses among them with `only_tasks`.
 positions: ExportSpec = takes("position_ids", TOKENS, "token_positions")
 """The input `position_ids` of a model for text: the position of each token; a decoder does not count padding."""
 
-generation_positions: ExportSpec = compose(
-    tasked("feature-extraction", positions),
-    tasked("feature-extraction-with-past", positions),
-    tasked("text-generation", positions),
-    tasked("text-generation-with-past", positions),
-)
+FEATURES = ("feature-extraction", "feature-extraction-with-past")
+GENERATION = ("text-generation", "text-generation-with-past")
+
+generation_positions: ExportSpec = compose(*(tasked(task, positions) for task in (*FEATURES, *GENERATION)))
 """`positions` in feature-extraction and text-generation alone. As in Optimum, classification has no such input."""

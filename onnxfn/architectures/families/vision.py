@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
-from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import always, gives, loads, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.tasks.tasks import tasked
 
-pixel_inputs: ExportSpec = compose(
-    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
-    generates("pixels", "normal"),
-    sized(batch_size=2),
-)
-"""The input of models for images of one size: `pixel_values`, `[batch_size, num_channels, image_height, image_width]`.
 
-The configuration fixes the channels and the size. A row says where, with `reads`.
-"""
+def image_inputs(batch: str = "batch_size") -> ExportSpec:
+    """A spec of the input `pixel_values`: a batch of images of one size."""
+    return takes("pixel_values", f"{batch} num_channels= image_height= image_width=", "normal", kind="float")
 
-# `image_size` is a height and a width, or one number for both.
+
+pixel_inputs: ExportSpec = compose(image_inputs(), sized(batch_size=2))
+"""The input of models for images of one size, which the configuration has: a row says where, with `reads`."""
+
+
+def image_reads(at: str = "vision_config.") -> ExportSpec:
+    """A spec of where a configuration, or its section with this prefix, has the channels and the size of images.
+
+    `image_size` is a height and a width, or one number for both.
+    """
+    return reads(
+        num_channels=f"{at}num_channels or 3",
+        image_height=f"{at}image_size[0] or {at}image_size",
+        image_width=f"{at}image_size[1] or {at}image_size",
+    )
+
+
 _image_config = compose(
     reads(
         num_channels="num_channels or in_chans or 3",
@@ -38,24 +49,20 @@ fixed_images: ExportSpec = compose(_image_config, pixel_inputs, sized_in("one se
 dynamic_images: ExportSpec = compose(
     fixed_images,
     reads(image_height="image_size[0] or image_size or 64", image_width="image_size[1] or image_size or 64"),
-    takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
+    takes("pixel_values", "batch_size num_channels= height width", "normal", kind="float"),
     sized_in("one several", batch_size=(2, 1, 3)),
     sized_in("one several", height=(from_config("image_height"), 97, 73), width=(from_config("image_width"), 151, 67)),
 )
-"""The input of models for images of any size: `pixel_values`, `[batch_size, num_channels, height, width]`.
-
-The trace has the image size of the configuration, or 64 by 64.
-"""
+"""The input of models for images of any size. The trace has the image size of the configuration, or 64 by 64."""
 
 
-def video_inputs(name: str = "pixel_values") -> ExportSpec:
-    """A spec of an input of videos of one length and size."""
+def video_inputs(name: str = "pixel_values", frames: str = "num_frames=") -> ExportSpec:
+    """A spec of an input of videos of one size, and of one length unless the axis `frames` is dynamic."""
     return compose(
         _image_config,
         reads(num_frames="num_frames or frames_per_clip"),
-        generates("pixels", "normal"),
         sized(batch_size=2),
-        takes(name, "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float"),
+        takes(name, f"batch_size {frames} num_channels= image_height= image_width=", "normal", kind="float"),
     )
 
 

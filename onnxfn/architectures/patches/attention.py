@@ -20,11 +20,7 @@ from onnxfn.specs.plan.text_cases import LONGROPE, is_scaled
 def canine_attention(
     self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, output_attentions: bool = False
 ) -> tuple[Any, ...]:
-    """For CanineAttention.forward, whose local attention loops over chunks. Here a mask separates the chunks.
-
-    The model configures its local layers so that a character attends to its own chunk only. Memory grows with the
-    square of the length, as it does in the original's last layer, which is not local.
-    """
+    """For CanineAttention.forward, whose local attention loops over chunks; here a mask separates the chunks."""
     mask: Any = attention_mask
     if self.local:  # CanineSelfAttention adds `(1 - mask) * lowest value`; a chunk of padding attends to itself evenly
         chunks = torch.arange(mask.shape[1], device=mask.device) // self.attend_from_chunk_stride
@@ -34,10 +30,9 @@ def canine_attention(
 
 
 def attention_mask(self: Any, input_ids: Tensor, span: Tensor, context: Tensor, length: Tensor) -> Tensor:
-    """For CpmAntModel._prepare_attention_mask in transformers.models.cpmant.modeling_cpmant (5.23).
+    """For CpmAntModel._prepare_attention_mask, which lists all positions in Python: `[batch, queries, keys]`, bool.
 
-    The original makes a Python list of all positions, which fixes the length of the text. True where a query, axis 1,
-    attends to a key, axis 2. The tokens of the prompt come first; after them, padding is at the left.
+    The tokens of the prompt come first; after them, padding is at the left.
     """
     index = torch.arange(input_ids.shape[1], device=input_ids.device)
     is_earlier = index[None, :] <= index[:, None]
@@ -60,7 +55,7 @@ def alibi_bias(attention_mask: Tensor, num_heads: int, dtype: Any) -> Tensor:
     numbers is exact in float32, so it is rounded once here, as in the original.
     """
     positions = ((attention_mask.cumsum(dim=-1) - 1) * attention_mask)[:, None, :]
-    # A geometric sequence for the largest power of 2 heads. Further heads have every other slope of the next power.
+    # a geometric sequence for the largest power of 2 heads; further heads have every other slope of the next power
     power_of_2 = 1 << (num_heads.bit_length() - 1)
     own = [2.0 ** (-8.0 / power_of_2 * power) for power in range(1, power_of_2 + 1)]
     further = [2.0 ** (-4.0 / power_of_2 * power) for power in range(1, 2 * (num_heads - power_of_2) + 1, 2)]
@@ -106,12 +101,10 @@ def _queries_and_keys(
 
 
 def _block_keys(self: Any, keys: Tensor, is_seen: Tensor, position_embeddings: tuple[Tensor, Tensor]) -> Tensor:
-    """The mean key of each block of seen tokens, rotated as its first token, `[batch, blocks, size]`.
-
-    Blocks that are not full hold unseen tokens too; no query chooses them.
-    """
+    """The mean key of each block of seen tokens, rotated as its first token, `[batch, blocks, size]`."""
     length, ratio = is_seen.shape[-1], self.compress_ratio
     index = torch.arange(length, device=keys.device)
+    # the last block may hold unseen tokens, too; no query chooses one that is not full
     seen_first = torch.where(is_seen, index, index + length).argsort(-1)
     blocks = torch.nn.functional.pad(seen_first, (0, -length % ratio)).unflatten(-1, (-1, ratio))
     rows = torch.arange(keys.shape[0], device=keys.device)[:, None, None]
@@ -137,25 +130,18 @@ def _rotated_by_model(self: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Te
 
 
 def updated_states(self: Any, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-    """All keys and values; the layer stores the last of them, up to its window.
-
-    transformers cuts them with a negative start, which torch resolves by a branch on the length.
-    """
+    """All keys and values; a window of them is stored. A cut from a negative start would branch on the length."""
     if not self.is_initialized:
         self.lazy_initialization(key_states, value_states)
     self.cumulative_length += key_states.shape[-2]
     keys = torch.cat([self.keys, key_states], dim=-2)
     values = torch.cat([self.values, value_states], dim=-2)
-    room = self.sliding_window - 1
-    self.keys, self.values = (keys, values) if self.record_past else (_last(keys, room), _last(values, room))
+    self.keys, self.values = keys, values
+    if not self.record_past:
+        length = keys.shape[-2]
+        last = torch.arange(torch.sym_max(length - self.sliding_window + 1, 0), length, device=keys.device)
+        self.keys, self.values = (states.index_select(-2, last) for states in (keys, values))
     return keys, values
-
-
-def _last(states: Any, most: int) -> Any:
-    """The last tokens of states, at most `most` of them."""
-    length = states.shape[-2]
-    positions = torch.arange(torch.sym_max(length - most, 0), length, device=states.device)
-    return states.index_select(-2, positions)
 
 
 @dynamic_rope_update  # type: ignore[untyped-decorator]
@@ -186,9 +172,8 @@ def _rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
 def scaled_angles(self: Any, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> tuple[Tensor, Tensor]:
     """For the call of a module whose forward has `dynamic_rope_update`: cosines and sines of all positions.
 
-    The originals branch on the largest position, or write frequencies into a buffer (transformers 5.24). A graph has
-    both results, and `where`. With dynamic scaling the original keeps the frequencies of the longest text that it has
-    read. These are those of a model that has read no other text.
+    The originals branch on the largest position, or write frequencies into a buffer (transformers 5.24). With dynamic
+    scaling these are the frequencies of a model that has read no longer text.
     """
     of_layers = {} if layer_type is None else {"layer_type": layer_type}
     prefix = "" if layer_type is None else f"{layer_type}_"
@@ -228,8 +213,7 @@ def phimoe_angles(self: Any, x: Tensor, position_ids: Any = None) -> tuple[Tenso
 def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
     """For FunnelAttentionStructure.get_position_embeds, which lists all positions in Python and so fixes the length.
 
-    In each block, positions are evenly spaced. So the relative positions are a descending arithmetic sequence that
-    depends on the number of positions only. Dropout is omitted: models are exported in evaluation mode.
+    The positions of a block are evenly spaced, so relative positions are a descending arithmetic sequence.
     """
 
     def sin_cos(positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -257,13 +241,10 @@ def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
 
 
 def axial_positions(module: Any, position_ids: Tensor) -> Tensor:
-    """For AxialPositionEmbeddings.forward, which picks the positions of one text after another.
-
-    It also cuts the table behind the largest position, which changes no value. The table is that of the two factors,
-    (rows, columns, features of both), with one row for each position.
-    """
+    """For AxialPositionEmbeddings.forward, which picks the positions of one text after another."""
     shape = tuple(module.axial_pos_shape)
     if prod(shape) < position_ids.shape[1]:
         raise InvalidSpec(f"axial_pos_shape={shape} has {prod(shape)} positions, and a text {position_ids.shape[1]}")
+    # rows, columns, and the features of both factors
     table = torch.cat([weight.expand(*shape, weight.shape[-1]) for weight in module.weights], dim=-1)
     return table.flatten(0, -2)[position_ids]

@@ -51,16 +51,11 @@ def reassembled_features(self: Any, hidden_states: list[Tensor], patch_height: A
 def metric_depth(
     self: Any, outconv_activation: Tensor, bottleneck: Tensor, feature_blocks: Any, relative_depth: Any
 ) -> Any:
-    """For ZoeDepthMultipleMetricDepthEstimationHeads.forward, which branches on the likeliest range of the batch.
-
-    Here the depths of all ranges are computed, and those of the likeliest range are selected.
-    """
+    """For ZoeDepthMultipleMetricDepthEstimationHeads.forward, which branches on the likeliest range of the batch."""
     features = self.conv2(bottleneck)
     logits = self.mlp_classifier(self.patch_transformer(features)[:, 0])
-    depths = [
-        _depth_of_range(self, range_, outconv_activation, features, feature_blocks)
-        for range_ in self.bin_configurations
-    ]
+    arguments = (outconv_activation, features, feature_blocks)
+    depths = [_depth_of_range(self, range_, *arguments) for range_ in self.bin_configurations]
     likeliest = logits.sum(dim=0, keepdim=True).argmax(-1)
     return torch.stack(depths).index_select(0, likeliest)[0], logits
 

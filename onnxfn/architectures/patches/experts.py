@@ -15,10 +15,7 @@ from torch.nn import functional
 
 
 def dbrx_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-    """For DbrxExperts.forward (modeling_dbrx, transformers 5.23). `hidden_states` is `[batch, length, size]`.
-
-    The experts follow each other in the rows of a matrix. Their rows are looked up in it, so that it can be quantized.
-    """
+    """For DbrxExperts.forward, of `[batch, length, size]`. Experts are rows of a matrix, which can be quantized."""
     rows = top_k_index[..., None] * self.ffn_hidden_size + torch.arange(self.ffn_hidden_size, device=top_k_index.device)
     states = hidden_states.reshape(-1, 1, self.hidden_size, 1)
     gate, up, down = (weight[rows] for weight in (self.mlp.w1, self.mlp.v1, self.mlp.w2))
@@ -27,10 +24,7 @@ def dbrx_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_we
 
 
 def longcat_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-    """For LongcatFlashExperts.forward (modeling_longcat_flash, transformers 5.23). `hidden_states` is `[tokens, size]`.
-
-    The last `zero_expert_num` experts return their input.
-    """
+    """For LongcatFlashExperts.forward, of `[tokens, size]`: the last `zero_expert_num` experts return their input."""
     states = hidden_states[:, None, :, None]
     is_identity = (top_k_index >= self.num_routed_experts)[..., None, None]
     index = top_k_index.clamp(max=self.num_routed_experts - 1)
@@ -40,10 +34,7 @@ def longcat_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k
 
 
 def step3p7_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-    """For Step3p7Experts.forward (modeling_step3p7, transformers 5.23). `hidden_states` is `[tokens, size]`.
-
-    A token whose expert has the index `num_experts` has no expert there.
-    """
+    """For Step3p7Experts.forward, of `[tokens, size]`: an expert with the index `num_experts` stands for none."""
     states = hidden_states[:, None, :, None]
     weights = top_k_weights.where(top_k_index < self.num_experts, 0.0)
     index = top_k_index.clamp(max=self.num_experts - 1)
@@ -62,11 +53,7 @@ def batched_mm_forward(
     experts_implementation: str,  # one is traced, whichever is configured
     default: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """For ExpertsInterface.get_interface, which returns the implementation that the configuration names.
-
-    The default implementation loops over the experts that the traced tokens chose. `batched_mm` gathers, for each
-    token, the weights of its experts. Its memory grows with the number of tokens.
-    """
+    """For ExpertsInterface.get_interface, whose default loops over the experts that the traced tokens chose."""
     implementation: Callable[..., Any] = self["batched_mm"]
     return implementation
 
@@ -74,14 +61,11 @@ def batched_mm_forward(
 def router_outputs(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """For SwitchTransformersTop1Router.forward, which converts its own weights to another dtype in place.
 
-    Returns the expert of each token (one-hot), its probability, and the logits. A token is assigned to no expert if
-    `expert_capacity` earlier tokens of its text are assigned to the same expert.
+    Returns the expert of each token (one-hot), its probability, and the logits.
     """
-    logits = functional.linear(
-        hidden_states.to(router.dtype),
-        router.classifier.weight.to(router.dtype),
-        None if router.classifier.bias is None else router.classifier.bias.to(router.dtype),
-    )
+    weight, bias = router.classifier.weight, router.classifier.bias
+    bias = None if bias is None else bias.to(router.dtype)
+    logits = functional.linear(hidden_states.to(router.dtype), weight.to(router.dtype), bias)
     probabilities = logits.softmax(dim=-1).to(hidden_states.dtype)
     experts = functional.one_hot(probabilities.argmax(dim=-1), num_classes=router.num_experts)
     within_capacity = experts.cumsum(dim=-2) <= router.expert_capacity
@@ -89,11 +73,10 @@ def router_outputs(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, 
 
 
 def expert_outputs(experts: Any, hidden_states: Tensor, selected_experts: Tensor, routing_weights: Tensor) -> Tensor:
-    """For SwitchTransformersExperts.forward: the output of the selected expert for each token.
+    """For SwitchTransformersExperts.forward: every expert reads every token, `[tokens, size]`.
 
-    `hidden_states` is `[tokens, size]`, `selected_experts` is `[tokens, 1, experts]` of 0 and 1 (all 0 if the expert is
-    full), `routing_weights` is `[tokens, 1]`. Every expert reads every token. Outputs for tokens of other experts are
-    multiplied by 0.
+    `selected_experts` is `[tokens, 1, experts]` of 0 and 1, all 0 if the expert is full; `routing_weights`,
+    `[tokens, 1]`.
     """
     outputs = sum(
         experts[f"expert_{index}"](hidden_states) * selected_experts[:, 0, index, None]

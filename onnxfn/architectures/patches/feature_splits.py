@@ -1,7 +1,6 @@
-"""Splits of the features of all images, at numbers of tokens that depend on the inputs.
+"""Features of all images, whole: transformers (5.23) splits them into a list, `torch.split(features, sizes.tolist())`.
 
-transformers (5.23) splits the output of a tower into one item per image, `torch.split(features, sizes.tolist())`, and
-callers concatenate the list again. A graph cannot have a list of unknown length. Here the features stay whole.
+Callers concatenate the list again, and a graph cannot have a list of unknown length.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ class Sizes:
 
 def sizes(tensor: Tensor) -> Any:
     """For tolist of a traced tensor: a `Sizes` for a 1-D integer tensor, whose values are unknown during tracing."""
-    is_row = tensor.ndim == 1 and not tensor.is_floating_point()
-    return Sizes(tensor) if is_row else _listed(tensor)
+    return Sizes(tensor) if tensor.ndim == 1 and not tensor.is_floating_point() else _listed(tensor)
 
 
 def whole(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:

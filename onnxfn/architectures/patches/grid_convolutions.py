@@ -1,7 +1,4 @@
-"""Vision towers that convolve or merge the patches of each image on its grid, without loops over the images.
-
-The patches of all images are in one row. A convolution reads the neighbours of a patch by their index.
-"""
+"""Vision towers that convolve or merge the patches of each image on its grid: neighbours are read by their index."""
 
 from __future__ import annotations
 
@@ -10,16 +7,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.vision_utils import get_vision_cu_seqlens
 
-from onnxfn.architectures.patches.packed_vision import members, patches_of, position_ids, starts
+from onnxfn.architectures.patches.packed_vision import blocks_of, members, patches_of, position_ids, starts
 from onnxfn.architectures.private.transformers_names import transformers_name
 
 
 def paddleocr_features(self: Any, image_features: Tensor, image_grid_thw: Tensor) -> Tensor:
     """For PaddleOCRProjector.forward (transformers 5.23), which loops over the images."""
-    blocks = blocks_of(image_grid_thw, self.merge_kernel_size[0])
+    blocks = blocks_of(image_grid_thw, *self.merge_kernel_size)
     merged = self.pre_norm(image_features)[blocks].flatten(1)
     return self.linear_2(self.act(self.linear_1(merged)))
 
@@ -35,10 +33,10 @@ def lfm2_vl_features(
         return_dict=True,
     ).last_hidden_state
     count, length, _ = states.shape
-    grids = torch.cat([torch.ones_like(spatial_shapes[:, :1]), spatial_shapes], dim=1)
     first = torch.arange(count, device=states.device) * length
     projector = self.multi_modal_projector
-    merged = states.flatten(0, 1)[blocks_of(grids, projector.factor, first)].flatten(1)
+    blocks = blocks_of(pad(spatial_shapes, (1, 0), value=1), projector.factor, projector.factor, first)
+    merged = states.flatten(0, 1)[blocks].flatten(1)
     merged = projector.layer_norm(merged) if projector.use_layer_norm else merged
     features = projector.linear_2(projector.act(projector.linear_1(merged)))
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
@@ -48,25 +46,10 @@ def minicpm_features(self: Any, hidden_states: Tensor, target_sizes: Tensor) -> 
     """For the forward of MiniCPM-V's merger (transformers 5.23): rounds of merges, which loop over the images."""
     states = hidden_states[0]
     for mlp in self.mlp:
-        grids = torch.cat([torch.ones_like(target_sizes[:, :1]), target_sizes], dim=1)
-        states = mlp(states[blocks_of(grids, self.merge_kernel_size[0])].flatten(1))
+        blocks = blocks_of(pad(target_sizes, (1, 0), value=1), *self.merge_kernel_size)
+        states = mlp(states[blocks].flatten(1))
         target_sizes = target_sizes // self.merge_kernel_size[0]
     return states
-
-
-def blocks_of(grid_thw: Tensor, merge: int, first: Tensor | None = None) -> Tensor:
-    """The indices of the patches of each block of `merge` by `merge`, row by row: `[blocks, merge * merge]`.
-
-    `grid_thw`: frames, height and width of each image in patches, `[images, 3]`. `first`: the index of the first patch
-    of each image, `[images]`; None: images follow each other.
-    """
-    cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // merge], dim=1))
-    width = grid_thw[:, 2][cells.image]
-    of_image = (starts(grid_thw.prod(-1)) if first is None else first)[cells.image]
-    of_frame = of_image + cells.frame * grid_thw[:, 1][cells.image] * width
-    inner = torch.arange(merge * merge, device=grid_thw.device)
-    rows = cells.row[:, None] * merge + inner // merge
-    return of_frame[:, None] + rows * width[:, None] + cells.column[:, None] * merge + inner % merge
 
 
 def lfm3_vl_states(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
@@ -159,13 +142,13 @@ def _hy_v4_vl_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The merged patches of each image, and a token after each row of blocks; frames stand one above the other."""
     merged = _merged(self, states, grid_thw)
     rows = torch.cat([merged, self.image_newline[None].to(merged.dtype)])
-    sizes = grid_thw[:, 1:] // self.spatial_merge_size * torch.nn.functional.pad(grid_thw[:, :1], (0, 1), value=1)
+    sizes = grid_thw[:, 1:] // self.spatial_merge_size * pad(grid_thw[:, :1], (0, 1), value=1)
     return rows[_with_newlines(sizes, merged.shape[0], 0)[0]]
 
 
 def _merged(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The blocks of patches of all images, convolved twice, `[blocks, size]`."""
-    blocks = self.before_rms(states)[blocks_of(grid_thw, self.spatial_merge_size)].flatten(1)
+    blocks = self.before_rms(states)[blocks_of(grid_thw, self.spatial_merge_size, self.spatial_merge_size)].flatten(1)
     weight = self.proj_conv.weight.permute(0, 2, 3, 1).flatten(1)  # the stride of the convolution is its side
     convolved = blocks @ weight.T + self.proj_conv.bias
     merged: Tensor = self.proj_act(convolved) @ self.proj_out.weight.flatten(1).T + self.proj_out.bias

@@ -1,7 +1,4 @@
-"""Padding and windows of images, computed for every size. The originals branch on the size, or compute it in Python.
-
-They are in modules of transformers (5.23), timm (1.0) and diffusers.
-"""
+"""Padding and windows of images of any size, in transformers (5.23), timm (1.0) and diffusers."""
 
 from __future__ import annotations
 
@@ -13,22 +10,14 @@ from torch.nn import functional
 
 
 def padded_as_tensorflow(features: Tensor, conv_layer: Any) -> Tensor:
-    """For `apply_tf_padding`, which branches on whether the stride divides the size.
-
-    The padding makes the number of convolution steps `ceil(size / stride)` ("same" padding of TensorFlow).
-    """
+    """For `apply_tf_padding`, which branches on whether the stride divides the size: "same" padding."""
     pads: list[int] = []
-    for size, kernel, stride, dilation in zip(
-        features.shape[:1:-1],
-        conv_layer.kernel_size[::-1],
-        conv_layer.stride[::-1],
-        conv_layer.dilation[::-1],
-        strict=True,
-    ):
+    options = zip(features.shape[2:], conv_layer.kernel_size, conv_layer.stride, conv_layer.dilation, strict=True)
+    for size, kernel, stride, dilation in reversed([*options]):
         padding = (size - 1) // stride * stride + kernel - size
         before = padding // 2
         pads += [before * dilation, (padding - before) * dilation]
-    return torch.nn.functional.pad(features, pads)
+    return functional.pad(features, pads)
 
 
 def padded_to_patches(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
@@ -45,10 +34,7 @@ def padded_to_even(_: Any, input_feature: Tensor, height: int, width: int) -> Te
 def padded_to_layer_windows(
     self: Any, hidden_states: Tensor, height: int, width: int
 ) -> tuple[Tensor, tuple[int, ...]]:
-    """For `maybe_pad` of Swin's layers: the states, padded to full windows, and padding of at least 1.
-
-    A layer cuts padding off if it is not 0. Here it always does, unless the size is known; cutting 0 changes nothing.
-    """
+    """For `maybe_pad` of Swin's layers: full windows, and padding of at least 1, so that a layer always cuts it off."""
     below, right = _missing(height, self.window_size), _missing(width, self.window_size)
     padding = (0, 0, 0, right, 0, below)
     cut = padding if isinstance(below, int) and isinstance(right, int) else (0, 0, 0, 1, 0, 1)
@@ -58,7 +44,7 @@ def padded_to_layer_windows(
 def _padded(tensor: Tensor, *padding: int) -> Tensor:
     """A padded tensor; the tensor itself if all sizes are known, and nothing is missing."""
     is_full = all(isinstance(size, int) and not size for size in padding)
-    return tensor if is_full else torch.nn.functional.pad(tensor, padding)
+    return tensor if is_full else functional.pad(tensor, padding)
 
 
 def _missing(size: int, unit: int) -> int:
@@ -69,8 +55,7 @@ def _missing(size: int, unit: int) -> int:
 def windowed_block(self: Any, x: Tensor) -> Tensor:
     """For MultiScaleBlock.forward, which divides the number of windows by sizes to know the batch again.
 
-    A trace has the quotient of formulas as the batch of each block, and the next block divides that: the formulas grow
-    with each block. Here the batch and the numbers of windows are those from before the division.
+    In a trace the next block divides that quotient, so the formulas grow with each block.
     """
     shortcut, states = x, self.norm1(x)
     if self.dim != self.dim_out:
@@ -98,10 +83,9 @@ def _attention_in_windows(self: Any, states: Tensor) -> Tensor:
 
 
 NUM_UPSAMPLERS = property(lambda _: 60)
-"""For UNet2DConditionModel.num_upsamplers.
+"""For UNet2DConditionModel.num_upsamplers: the model passes sizes on if `2 ** num_upsamplers` divides no side.
 
-The model passes sizes to its upsamplers only if `2 ** num_upsamplers` does not divide a side of the image, and a trace
-fixes that branch. `2 ** 60` divides no side, so sizes are always passed.
+A trace fixes that branch; `2 ** 60` divides no side.
 """
 
 

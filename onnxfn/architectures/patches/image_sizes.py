@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from attrs import frozen
 from torch import Tensor
 from torch.nn import functional
 
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.specs.algebra.dummies import Array
 
 
 def symbolic_int(x: Any) -> Any:
@@ -22,20 +23,14 @@ def symbolic_int(x: Any) -> Any:
 
 
 def relative_positions(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
-    """For get_rel_pos of modeling_vitdet: the embedding of each distance, `[q_size, k_size, size]`.
-
-    Queries and keys have the same positions here. The original converts their number to a Python integer.
-    """
+    """For get_rel_pos of modeling_vitdet, where `q_size` and `k_size` are equal: the embedding of each distance."""
     table = rel_pos.reshape(1, rel_pos.shape[0], -1).permute(0, 2, 1)
     resized = functional.interpolate(table, size=2 * q_size - 1, mode="linear")[0].permute(1, 0)
     return resized[torch.arange(q_size)[:, None] - torch.arange(k_size)[None, :] + k_size - 1]
 
 
 def unit_steps(start: Any, end: Any, steps: Any, **options: Any) -> Tensor:
-    """For torch.linspace, whose number of steps a trace fixes.
-
-    Models call it for the centers of pixels, whose distance is 1 at any size: no node computes that.
-    """
+    """For torch.linspace, whose number of steps a trace fixes; no node computes a distance that is 1 at any size."""
     if not is_symbolic((start, end, steps)):
         return torch.ops.aten.linspace(start, end, steps, **options)
     numbers = torch.arange(steps, **{"dtype": torch.get_default_dtype(), **options})
@@ -93,32 +88,18 @@ def interpolated_bicubic(
     return torch.cat((class_embedding, patch_embeddings), dim=1)
 
 
-@frozen
-class LevelSizes:
-    """Stands for the tensor of the height and the width of each level. No value is read from a tensor."""
-
-    sizes: tuple[tuple[int, int], ...]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The shape of the tensor."""
-        return len(self.sizes), 2
-
-    def __getitem__(self, index: tuple[int, int]) -> int:
-        level, axis = index
-        return self.sizes[level][axis]
-
-
 def flat_features(
     _: Any, vision_features: Sequence[Tensor], vision_pos_embeds: Sequence[Tensor]
-) -> tuple[Tensor, Tensor, LevelSizes]:
-    """For Sam3DetrEncoder._prepare_multilevel_features: features and positions of all levels in one row, and sizes."""
+) -> tuple[Tensor, Tensor, Array]:
+    """For Sam3DetrEncoder._prepare_multilevel_features: features and positions of all levels in one row, and sizes.
+
+    The sizes are an array of objects: the model reads them one by one, and a trace reads no value from a tensor.
+    """
     features, positions = (
         torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
         for levels in (vision_features, vision_pos_embeds)
     )
-    sizes = tuple((level.shape[-2], level.shape[-1]) for level in vision_features)
-    return features, positions, LevelSizes(sizes)
+    return features, positions, np.array([level.shape[-2:] for level in vision_features], dtype=object)
 
 
 def patch_embeddings(
@@ -165,11 +146,9 @@ def visual_embeddings(
 
 
 def _stretched(counts: Tensor, length: Any, size: int) -> Tensor:
-    """The weights, `[batch, length, size]`, that stretch `size` values over the first `counts[i]` of `length` places.
-
-    They are those of a linear interpolation with aligned corners; 0 in all later places.
-    """
+    """The weights, `[batch, length, size]`, that stretch `size` values over the first `counts[i]` of all places."""
     places = torch.arange(length, device=counts.device)
+    # a linear interpolation with aligned corners
     at = places * (size - 1) / (counts[:, None] - 1).clamp(min=1)
     weights = (1 - (at[..., None] - torch.arange(size, device=counts.device)).abs()).clamp(min=0)
     return weights * (places < counts[:, None])[..., None]

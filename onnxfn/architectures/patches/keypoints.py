@@ -1,8 +1,6 @@
-"""Keypoints of all images of a batch at once, for any number of them, also 0.
+"""Keypoints of all images of a batch at once, for any number of them, also 0 (transformers 5.23).
 
-The originals are in modeling_superpoint, modeling_superglue, modeling_lightglue and modeling_efficientloftr
-(transformers 5.23). They loop over images, each with its own number of keypoints, and branch on whether there are
-keypoints. Here tensors have room for at least one keypoint per image, and the outputs are sliced to the actual number.
+Tensors have room for at least one keypoint per image, and the outputs are sliced to the actual number.
 """
 
 from __future__ import annotations
@@ -21,10 +19,7 @@ CELL = 8
 
 
 def keypoint_detection_output(self: Any, pixel_values: Tensor, *, least: int = 0, **options: Any) -> Any:
-    """For SuperPointForKeypointDetection.forward: the same keypoints in the same order.
-
-    They are padded to at least `least` keypoints per image.
-    """
+    """For SuperPointForKeypointDetection.forward: its keypoints in order, padded to at least `least` per image."""
     from transformers.models.superpoint.modeling_superpoint import SuperPointKeypointDescriptionOutput
 
     height, width = pixel_values.shape[2:]
@@ -48,10 +43,9 @@ def keypoint_detection_output(self: Any, pixel_values: Tensor, *, least: int = 0
 
 def count_as_size(count: Tensor, least: int) -> int:
     """The value of a tensor as a symbolic size. torch.export knows only a lower bound of it, `least`."""
-    size: Any = count.item()
+    size: int = count.item()
     torch_name("check")(size >= least)
-    known_size: int = size
-    return known_size
+    return size
 
 
 def _is_keypoint(decoder: Any, scores: Tensor) -> Tensor:
@@ -92,35 +86,19 @@ def _descriptors(decoder: Any, encoded: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return functional.normalize(sampled[:, :, 0], dim=1).transpose(1, 2)
 
 
-OUTPUT_OPTIONS = ("output_attentions", "output_hidden_states")
-
-
 def superglue_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:
     """For SuperGlueForKeypointMatching.forward."""
-    keypoints, scores, descriptors, mask = image_pair_keypoints(self.keypoint_detector, pixel_values)
-    matches, matching_scores, hidden_states, attentions = self._match_image_pair(
-        *(pixel_coordinates(keypoints, pixel_values), descriptors, scores, *pixel_values.shape[3:]),
-        **{name: options.get(name) for name in OUTPUT_OPTIONS},
-        mask=mask,
-    )
-    outputs = {"matches": matches, "matching_scores": matching_scores, "keypoints": keypoints, "mask": mask}
-    return {**trimmed_to_keypoints(outputs, mask), "hidden_states": hidden_states, "attentions": attentions}
+    keypoints, scores, descriptors, mask = _keypoints_of_pairs(self.keypoint_detector, pixel_values)
+    return _matched(self, pixel_values, keypoints, mask, descriptors, scores, **options)
 
 
 def lightglue_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:
     """For LightGlueForKeypointMatching.forward without early stopping and without pruning of keypoints."""
-    keypoints, _, descriptors, mask = image_pair_keypoints(self.keypoint_detector, pixel_values)
-    matches, matching_scores, prune, hidden_states, attentions = self._match_image_pair(
-        *(pixel_coordinates(keypoints, pixel_values), descriptors, *pixel_values.shape[3:]),
-        **{name: options.get(name) for name in OUTPUT_OPTIONS},
-        mask=mask,
-    )
-    pairs = {"matches": matches.reshape(mask.shape), "matching_scores": matching_scores.reshape(mask.shape)}
-    outputs = {**pairs, "keypoints": keypoints, "prune": prune, "mask": mask}
-    return {**trimmed_to_keypoints(outputs, mask), "hidden_states": hidden_states, "attentions": attentions}
+    keypoints, _, descriptors, mask = _keypoints_of_pairs(self.keypoint_detector, pixel_values)
+    return _matched(self, pixel_values, keypoints, mask, descriptors, **options)
 
 
-def image_pair_keypoints(detector: Any, pixel_values: Tensor) -> tuple[Tensor, ...]:
+def _keypoints_of_pairs(detector: Any, pixel_values: Tensor) -> tuple[Tensor, ...]:
     """Keypoints, scores, descriptors and mask of image pairs: `[batch, 2, keypoints, ...]`."""
     outputs = keypoint_detection_output(detector, pixel_values.flatten(0, 1), least=1)
     pairs = (pixel_values.shape[0], 2)
@@ -128,17 +106,25 @@ def image_pair_keypoints(detector: Any, pixel_values: Tensor) -> tuple[Tensor, .
     return (*(tensor.to(pixel_values).unflatten(0, pairs) for tensor in floats), outputs.mask.unflatten(0, pairs))
 
 
-def pixel_coordinates(keypoints: Tensor, pixel_values: Tensor) -> Tensor:
-    """Relative coordinates (x, y) of keypoints, converted to pixels."""
+def _matched(
+    self: Any, pixel_values: Tensor, keypoints: Tensor, mask: Tensor, *facts: Tensor, **options: Any
+) -> dict[str, Any]:
+    """The outputs of a model that matches the keypoints of image pairs by facts of each, without places of no keypoint.
+
+    LightGlue also returns `prune`, and its matches image by image.
+    """
     height, width = pixel_values.shape[3:]
-    return torch.stack((keypoints[..., 0] * width, keypoints[..., 1] * height), dim=-1)
-
-
-def trimmed_to_keypoints(outputs: dict[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
-    """The outputs, sliced along the axis of keypoints to the largest number of keypoints of any image."""
+    pixels = torch.stack((keypoints[..., 0] * width, keypoints[..., 1] * height), dim=-1)
+    wanted = {name: options.get(name) for name in ("output_attentions", "output_hidden_states")}
+    *tensors, hidden_states, attentions = self._match_image_pair(pixels, *facts, height, width, mask=mask, **wanted)
+    named = dict(zip(("matches", "matching_scores", "prune"), tensors, strict=False))
     largest = count_as_size(mask.sum(-1).max(), 0)
     torch_name("check")(largest <= mask.shape[2])
-    return {name: tensor[:, :, :largest] for name, tensor in outputs.items()}
+    of_pairs = {
+        name: (tensor.reshape(mask.shape) if tensor.ndim < mask.ndim else tensor)[:, :, :largest]
+        for name, tensor in {**named, "keypoints": keypoints, "mask": mask}.items()
+    }
+    return {**of_pairs, "hidden_states": hidden_states, "attentions": attentions}
 
 
 def aggregated_attention(

@@ -25,11 +25,7 @@ def unpadded_inputs(
     inputs_embeds: Tensor | None,
     pad_token_id: int,
 ) -> tuple[Any, ...]:
-    """For LongformerModel._pad_to_window_size: the inputs without padding, since `attention` pads its last block.
-
-    The original branches on the length: it pads to a multiple of the largest window, and the encoder removes the
-    padding. Padded tokens are masked, so no other token attends to them.
-    """
+    """For LongformerModel._pad_to_window_size, which branches on the length: `attention` pads its last block."""
     return 0, input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds
 
 
@@ -51,10 +47,9 @@ def attention(
 ) -> tuple[Tensor]:
     """For LongformerSelfAttention.forward, which branches on `is_global_attn` and writes into slices of its tensors.
 
-    Here both kinds of attention are always computed. A token attends to the tokens of its window that are neither
-    masked nor global, and to all global tokens of its row. The output of a masked token is 0. A global token attends to
-    all tokens that are not masked, with separate projections. Dropout is omitted: models are exported in evaluation
-    mode. InvalidSpec for `output_attentions`: attention weights are not an output of this form.
+    A token attends to the tokens of its window that are neither masked nor global, and to all global tokens. The output
+    of a masked token is 0. A global token attends to all tokens that are not masked, with separate projections.
+    InvalidSpec for `output_attentions`.
     """
     if output_attentions:
         raise InvalidSpec("longformer is exported without its attentions; leave out output_attentions")
@@ -68,11 +63,7 @@ def attention(
 
 
 def _global_token_indices(is_index_global: Tensor) -> tuple[Tensor, Tensor]:
-    """The indices of the global tokens of each row, `[batch, most]`, and which of them hold a global token.
-
-    For _get_global_attn_indices. `most` is the largest number of global tokens in a row, at least 1, so that no tensor
-    is empty.
-    """
+    """The indices of the global tokens of each row, `[batch, most]`, and which of them hold one; `most` is never 0."""
     most = is_index_global.sum(dim=1).max().clamp(min=1).item()
     torch_name("check")(most >= 1)
     torch_name("check")(most <= is_index_global.shape[1])
@@ -83,16 +74,11 @@ def _global_token_indices(is_index_global: Tensor) -> tuple[Tensor, Tensor]:
 def _window_attention(self: Any, hidden_states: Tensor, excluded: Tensor, indices: Tensor, is_global: Tensor) -> Tensor:
     """The attention of each token to its window and to the global tokens, `[batch, length, hidden]`.
 
-    For _sliding_chunks_query_key_matmul, _concat_with_global_key_attn_probs, _compute_attn_output_with_global_indices
-    and _sliding_chunks_matmul_attn_probs_value. `excluded` marks tokens that are masked or global.
+    `excluded` marks tokens that are masked or global.
     """
     side = self.one_sided_attn_window_size
-    q, k, v = (
-        _split_heads(self, self.query(hidden_states) / self.head_dim**0.5),
-        _split_heads(self, self.key(hidden_states)),
-        _split_heads(self, self.value(hidden_states)),
-    )
-    q_blocks = _blocks(q, side)
+    k, v = (_split_heads(self, project(hidden_states)) for project in (self.key, self.value))
+    q_blocks = _blocks(_split_heads(self, self.query(hidden_states) / self.head_dim**0.5), side)
     window_scores = q_blocks @ _neighbour_blocks(k, side).transpose(-1, -2)
     window_scores = window_scores.masked_fill(~_window_mask(excluded, side)[:, None], _lowest(window_scores))
     global_scores = q_blocks @ _gathered(k, indices)[:, :, None].transpose(-1, -2)
@@ -106,10 +92,7 @@ def _window_attention(self: Any, hidden_states: Tensor, excluded: Tensor, indice
 
 
 def _global_attention(self: Any, hidden_states: Tensor, is_masked: Tensor, indices: Tensor) -> Tensor:
-    """The attention of the tokens at `indices` to all tokens, `[batch, most, hidden]`.
-
-    For _compute_global_attn_output_from_hidden. Rows of indices that hold no global token are not used.
-    """
+    """The attention of the tokens at `indices` to all tokens, `[batch, most, hidden]`."""
     tokens = hidden_states.gather(1, _expanded_index(indices, hidden_states))
     q = _split_heads(self, self.query_global(tokens) / self.head_dim**0.5)
     scores = q @ _split_heads(self, self.key_global(hidden_states)).transpose(-1, -2)
@@ -140,10 +123,8 @@ def _expanded_index(indices: Tensor, states: Tensor) -> Tensor:
 
 
 def _blocks(heads: Tensor, side: int, *, around: int = 0) -> Tensor:
-    """`[batch, heads, length, size]` -> `[batch, heads, blocks, side, size]`, with `around` zero blocks at each end.
-
-    The number of blocks is even, as in the original. So it is never 1, a size that torch.export would treat as static.
-    """
+    """`[batch, heads, length, size]` -> `[batch, heads, blocks, side, size]`, with `around` zero blocks at each end."""
+    # even, and so never 1, a size that torch.export treats as static
     count = (heads.shape[2] + 2 * side - 1) // (2 * side) * 2
     padding = count * side - heads.shape[2]
     return pad(heads, (0, 0, around * side, around * side + padding)).unflatten(2, (count + 2 * around, side))
@@ -156,10 +137,7 @@ def _neighbour_blocks(heads: Tensor, side: int) -> Tensor:
 
 
 def _window_mask(excluded: Tensor, side: int) -> Tensor:
-    """True for tokens of neighbouring blocks that a token attends to, `[batch, blocks, side, 3*side]`.
-
-    For _mask_invalid_locations and the diagonal mask: tokens of the sequence at most `side` away and not excluded.
-    """
+    """True for tokens at most `side` away that are not excluded, `[batch, blocks, side, 3*side]`."""
     included = _neighbour_blocks((~excluded).to(torch.int64)[:, None, :, None], side)[:, 0, :, None, :, 0] > 0
     queries, keys = torch.arange(side, device=excluded.device), torch.arange(3 * side, device=excluded.device)
     return included & ((queries[:, None] + side - keys[None, :]).abs() <= side)

@@ -17,10 +17,9 @@ def chunks(
     n_window: int,
     kwargs: Any = None,  # the arguments of a tower may hold the chunks already; those of a graph do not
 ) -> tuple[Tensor, Tensor]:
-    """For chunk_and_pad_features of Qwen2.5-Omni and Qwen3-Omni (transformers 5.24): chunks of frames, their lengths.
+    """For chunk_and_pad_features of Qwen2.5-Omni and Qwen3-Omni, which splits a row into a list of chunks.
 
-    The row `[mels, frames]` of all sounds becomes `[chunks, mels, most frames of a chunk]`, zeros after each. The
-    original splits the row into a list of chunks.
+    The row `[mels, frames]` of all sounds becomes `[chunks, mels, most frames of a chunk]`, and the lengths of chunks.
     """
     counts = (feature_lens + 2 * n_window - 1) // (2 * n_window)
     sound, within = members(counts)
@@ -34,8 +33,7 @@ def chunks(
 def pairs(feature_lens: Tensor, kwargs: Any = None) -> Tensor:
     """For get_pool_indices of Qwen2.5-Omni: the first row of each pair of rows of a sound, of which a mean is made."""
     rows = (feature_lens - 1) // 2 + 1
-    counts = rows // 2
-    sound, within = members(counts)
+    sound, within = members(rows // 2)
     return starts(rows)[sound] + within * 2
 
 
@@ -56,10 +54,9 @@ def omni_features(
 def segment_ends(
     chunk_lengths: Tensor, feature_lens: Tensor, n_window_infer: int, n_window: int, kwargs: Any = None
 ) -> Tensor:
-    """For get_audio_cu_seqlens of Qwen3-ASR (transformers 5.23): 0, then for each row the end of its window.
+    """For get_audio_cu_seqlens of Qwen3-ASR: 0, then for each row the end of its window; the original has each once.
 
-    The original has each end once. A window has as many rows as `n_window_infer` frames; the last one of a sound may
-    have fewer.
+    A window has as many rows as `n_window_infer` frames; the last one of a sound may have fewer.
     """
     counts = _rows(feature_lens, n_window)
     window = _rows(chunk_lengths, n_window).max() * (n_window_infer // (2 * n_window))
@@ -76,10 +73,7 @@ def _rows(frames: Tensor, n_window: int) -> Tensor:
 
 
 def apertus_tokens(self: Any, input_values: Tensor, padding_mask: Any) -> list[Tensor]:
-    """For Apertus1p5Model.get_audio_tokens (modeling_apertus1p5, transformers 5.24): one sound without padding.
-
-    The original cuts each sound to its own length, because padding would change its tokens.
-    """
+    """For Apertus1p5Model.get_audio_tokens (transformers 5.24), which cuts sounds to their lengths: one, not padded."""
     (sound,) = input_values
     codes = self.audio_tokenizer.encode(sound.reshape(1, 1, -1)).audio_codes
     return [codes.flatten() + self.config.audio_token_offset]

@@ -22,26 +22,33 @@ def resized_positional_embeddings(
 ) -> Tensor:
     """For Siglip2VisionEmbeddings.resize_positional_embeddings (modeling_siglip2, transformers 5.23).
 
-    Resizes the table `[height, width, size]` to the shape of each image: `[images, max_length, size]`. Bilinear
-    resizing with antialiasing is a weighted mean of rows and columns of the table. A padding patch has the embedding of
-    the first patch.
+    The table `[height, width, size]` is resized to the shape of each image: `[images, max_length, size]`. A padding
+    patch has the embedding of the first patch.
     """
-    height, width, _ = positional_embeddings.shape
     patches = torch.arange(max_length, device=positional_embeddings.device)[None]
     rows, columns = spatial_shapes[:, :1], spatial_shapes[:, 1:]
     is_patch = patches < rows * columns
-    row = torch.where(is_patch, patches // columns, 0)
-    column = torch.where(is_patch, patches % columns, 0)
-    row_weights, column_weights = (
-        antialiased_weights(row, rows, height),
-        antialiased_weights(column, columns, width),
-    )
-    table = positional_embeddings.float()
-    resized: Tensor = torch.einsum("ndc,ndr,rcs->nds", column_weights, row_weights, table)
-    return resized.to(positional_embeddings.dtype)
+    row, column = (torch.where(is_patch, index, 0) for index in (patches // columns, patches % columns))
+    return _antialiased(positional_embeddings, (row, rows), (column, columns))
 
 
-def antialiased_weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
+def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tensor, spatial_merge_size: int) -> Tensor:
+    """For Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings: the table `[height, width, size]` at each patch."""
+    patches = patches_of(grid_thw, spatial_merge_size)
+    return _antialiased(positional_embeddings, (patches.row, patches.height), (patches.column, patches.width))
+
+
+def _antialiased(table: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
+    """A table `[height, width, size]`, resized with antialiasing, at some places of the new one.
+
+    `rows` and `columns`: the indices of the places, and the sizes of the new tables. A result is a weighted mean.
+    """
+    weights = (_weights(*places, size) for places, size in zip((rows, columns), table.shape[:2], strict=True))
+    resized: Tensor = torch.einsum("...r,...c,rcs->...s", *weights, table.float())
+    return resized.to(table.dtype)
+
+
+def _weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
     """The weights of the `source` elements of an axis in the element at each index, after resizing to `sizes`."""
     scale = source / sizes[..., None].float()
     centers = (indices[..., None].float() + 0.5) * scale
@@ -52,17 +59,13 @@ def antialiased_weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
 
 @frozen
 class Patches:
-    """Facts about each patch of all images: `[patches]`.
-
-    They are the index of its image, its index within it, the index of its frame within it, the index of the first patch
-    of that frame, height and width of its image, and its row and column in its frame.
-    """
+    """Facts about each patch of all images: `[patches]`."""
 
     image: Tensor
-    within: Tensor
+    within: Tensor  # its index in its image
     frame: Tensor
-    first: Tensor
-    height: Tensor
+    first: Tensor  # the index of the first patch of its frame
+    height: Tensor  # of its image
     width: Tensor
     row: Tensor
     column: Tensor
@@ -109,6 +112,19 @@ def starts(counts: Tensor) -> Tensor:
     return counts.cumsum(0) - counts
 
 
+def blocks_of(grid_thw: Tensor, height: int, width: int, first: Tensor | None = None) -> Tensor:
+    """The indices of the patches of each block of this height and width, row by row: `[blocks, height * width]`.
+
+    `first`: the index of the first patch of each image, `[images]`; None: images follow each other.
+    """
+    cells = patches_of(torch.stack([grid_thw[:, 0], grid_thw[:, 1] // height, grid_thw[:, 2] // width], dim=1))
+    image, row_length = cells.image, grid_thw[:, 2][cells.image]
+    row = cells.frame * grid_thw[:, 1][image] + cells.row * height
+    start = (starts(grid_thw.prod(-1)) if first is None else first)[image] + row * row_length + cells.column * width
+    inner = torch.arange(height * width, device=grid_thw.device)
+    return start[:, None] + inner // width * row_length[:, None] + inner % width
+
+
 def position_ids(
     grid_thw: Tensor, spatial_merge_size: Any, include_temporal: bool = False, kwargs: Any = None
 ) -> Tensor:
@@ -121,17 +137,14 @@ def position_ids(
 def window_index(
     grid_thw: Tensor, spatial_merge_size: int, window_size: int, patch_size: int, kwargs: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """For get_vision_window_index: the merged patches in the order of windows, and the ends of the windows.
-
-    The new index of a merged patch is the number of those before it: the rows of windows above, the windows at the left
-    in its row of windows, and the patches before it in its window.
-    """
+    """For get_vision_window_index: the merged patches in the order of windows, and the ends of the windows."""
     side = window_size // spatial_merge_size // patch_size
     cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // spatial_merge_size], dim=1))
     top, left = cells.row // side * side, cells.column // side * side
     height = torch.minimum(cells.height - top, torch.full_like(top, side))
     width = torch.minimum(cells.width - left, torch.full_like(left, side))
     first = cells.first + top * cells.width + left * height
+    # the number of patches before one: the windows above and at the left, and the patches before it in its window
     target = first + (cells.row - top) * width + cells.column - left
     index = torch.zeros_like(target).scatter(0, target, torch.arange(target.shape[0], device=target.device))
     ends = (first + height * width)[index] * spatial_merge_size**2
@@ -159,29 +172,22 @@ def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:
 
 
 def temporal_merge_index(grid_thw: Tensor, kernel_height: int, kernel_width: int, kwargs: Any = None) -> Tensor:
-    """For get_vision_temporal_merge_index of Kimi K2.5 (transformers 5.23): the patches of each merged patch.
+    """For get_vision_temporal_merge_index of Kimi K2.5 (transformers 5.23): `[merged, frames, patches of each]`.
 
-    `[merged, frames, patches]`. From transformers 5.24 it returns a sum's targets and weights: see `merged_frames`.
-    All images or videos have the same number of frames, without which the original fails too.
+    All videos have the same number of frames, as the original needs it. For transformers 5.24 see `merged_frames`.
     """
-    height, width = grid_thw[:, 1], grid_thw[:, 2]
-    cells = patches_of(torch.stack([torch.ones_like(height), height // kernel_height, width // kernel_width], dim=1))
-    frame, row_length = (height * width)[cells.image], width[cells.image]
-    row, column = cells.row * kernel_height, cells.column * kernel_width
-    first = starts(grid_thw.prod(-1))[cells.image] + row * row_length + column
-    inner = torch.arange(kernel_height * kernel_width, device=grid_thw.device)
-    patches = first[:, None] + inner // kernel_width * row_length[:, None] + inner % kernel_width
+    frame = functional.pad(grid_thw[:, 1:], (1, 0), value=1)
+    patches = blocks_of(frame, kernel_height, kernel_width, starts(grid_thw.prod(-1)))
+    sizes = frame.prod(-1)
+    image, _ = members(sizes // (kernel_height * kernel_width))
     frames = torch.arange(grid_thw[0, 0].item(), device=grid_thw.device)
-    return patches[:, None] + frames[:, None] * frame[:, None, None]
+    return patches[:, None] + frames[:, None] * sizes[image, None, None]
 
 
 def merged_frames(
     _: Any, hidden_states: Tensor, grid_thw: Tensor, kernel_height: int, kernel_width: int, kwargs: Any = None
 ) -> Tensor:
-    """For Kimi_K25VisionModel.temporal_merge (transformers 5.24): the mean over the frames of each video.
-
-    `[merged, patches of each, width]`: the patches that a kernel merges follow each other.
-    """
+    """For Kimi_K25VisionModel.temporal_merge (transformers 5.24): mean frames, `[merged, patches of each, width]`."""
     patches, size = patches_of(grid_thw), kernel_height * kernel_width
     row, column = patches.row, patches.column
     counts = (grid_thw[:, 1] // kernel_height) * (grid_thw[:, 2] // kernel_width)
@@ -204,21 +210,10 @@ def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs
     return row * num_patches_per_side + column
 
 
-def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tensor, spatial_merge_size: int) -> Tensor:
-    """For Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings: the table `[height, width, size]` at each patch."""
-    patches = patches_of(grid_thw, spatial_merge_size)
-    height, width, _ = positional_embeddings.shape
-    row_weights = antialiased_weights(patches.row, patches.height, height)
-    column_weights = antialiased_weights(patches.column, patches.width, width)
-    resized: Tensor = torch.einsum("pc,pr,rcs->ps", column_weights, row_weights, positional_embeddings.float())
-    return resized.to(positional_embeddings.dtype)
-
-
 def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes: Tensor) -> Tensor:
     """For VideoLlama3VisionModel.pixel_unshuffle: each image, made smaller by its merge size.
 
-    The patches of a block follow each other. Bilinear resizing without antialiasing reads the middle of a block: its
-    middle patch, or the mean of the four middle ones.
+    Bilinear resizing without antialiasing reads the middle patch of a block, or the mean of the four middle ones.
     """
     patches = patches_of(grid_thw)
     merge = merge_sizes[patches.image]

@@ -1,8 +1,6 @@
-"""Recurrent layers as one Scan over the tokens of a text. The originals loop in Python. The results are the same.
+"""Recurrent layers as one Scan over the tokens of a text; the originals loop in Python (transformers 5.23).
 
-The originals are in transformers.cache_utils and in the modules of models (5.23). Variables have the letters of the
-originals. In PyTorch only a single token continues from a state of the first Mamba: a text of several tokens starts
-from a state of zeros. Here one Scan computes both cases token by token.
+In PyTorch a text of several tokens starts from a state of zeros in the first Mamba. Here it continues from the state.
 """
 
 # ruff: noqa: N803, N806 - A, B, C and D are the letters of the Mamba papers
@@ -21,10 +19,7 @@ from onnxfn.architectures.private.torch_names import torch_name
 def conv_state(
     self: Any, conv_states: Tensor, state_idx: int = 0, conv_kernel_size: int | None = None, **_: Any
 ) -> Tensor:
-    """For LinearAttentionLayer.update_conv_state, which branches on the length to pad a short text.
-
-    A missing state is a state of zeros, as the convolution also pads with zeros before the text.
-    """
+    """For LinearAttentionLayer.update_conv_state, which branches on the length; a missing state is one of zeros."""
     width = conv_kernel_size or self.conv_kernel_size[state_idx] or conv_states.shape[-1]
     zeros = conv_states.new_zeros((*conv_states.shape[:-1], width))
     past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else zeros
@@ -135,10 +130,7 @@ def rglru_scan(
     recurrent_states: Tensor | None,
     acc_dtype: Any = None,  # the states of a graph are float32
 ) -> tuple[Tensor, Tensor]:
-    """For RecurrentGemmaRglru._rnn_scan, which loops over the text.
-
-    `hidden_states` and `recurrent_gate` are `[batch, length, width]`. The state is set to 0 where `reset` is true.
-    """
+    """For RecurrentGemmaRglru._rnn_scan, of `[batch, length, width]`. The state is set to 0 where `reset` is true."""
 
     def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         gate, x = inputs
@@ -152,10 +144,9 @@ def rglru_scan(
 
 
 def _limited(dt: Tensor, dt_limit: tuple[float, float], state: Tensor | None) -> Tensor:
-    """`dt` within its limits, except for a single token that continues from a state.
+    """`dt` within its limits, except for a single token that continues from a state: PyTorch has no limits there.
 
-    PyTorch computes that token by mamba2_selective_state_update, which has no limits. In the graph a missing state is
-    a state of zeros, so a state of zeros counts as missing.
+    In the graph a missing state is a state of zeros, so a state of zeros counts as missing.
     """
     if dt_limit == (0.0, float("inf")) or state is None:  # `dt` is positive after softplus
         return dt.clamp(*dt_limit)
@@ -168,8 +159,7 @@ def final_state_and_outputs(
 ) -> tuple[Tensor, Tensor]:
     """The final state and the outputs of a recurrence along axis 1, which torch exports as one Scan.
 
-    `step`: `(state, inputs of one token) -> (next state, output of that token)`. Inputs and outputs have the length at
-    axis 1.
+    `step`: `(state, inputs of one token) -> (next state, output of that token)`.
     """
     final_state, outputs = torch_name("scan")(step, state, [tensor.transpose(0, 1) for tensor in inputs])
     return final_state, outputs.transpose(0, 1)

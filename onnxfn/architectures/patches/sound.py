@@ -15,10 +15,7 @@ from onnxfn.specs.errors import InvalidSpec
 
 
 def patch_embeddings(self: Any, hidden_states: Tensor, is_longer_idx: Tensor | None = None) -> Tensor:
-    """For ClapAudioPatchEmbed.forward, which selects the longer sounds and fuses them with their crops.
-
-    The number of selected sounds depends on the data. Here fusion is computed for all sounds, and used for the longer.
-    """
+    """For ClapAudioPatchEmbed.forward, which selects longer sounds to fuse them with crops: here all are fused."""
     embeddings = self.proj(hidden_states[:, :1])
     if is_longer_idx is not None:
         indices = torch.arange(hidden_states.shape[0], device=embeddings.device)
@@ -35,10 +32,7 @@ def patch_embeddings(self: Any, hidden_states: Tensor, is_longer_idx: Tensor | N
 
 
 def codebook_embedding_sum(quantizer: Any, codes: Tensor) -> Tensor:
-    """For EncodecResidualVectorQuantizer.decode. The original loops over the codebooks, so a trace fixes their number.
-
-    `codes` is `[codebooks, batch, frames]`, the result `[batch, size, frames]`.
-    """
+    """For EncodecResidualVectorQuantizer.decode: codes `[codebooks, batch, frames]` -> `[batch, size, frames]`."""
     tables = torch.stack([layer.codebook.embed for layer in quantizer.layers])
     codebooks = torch.arange(codes.shape[0], device=codes.device)[:, None, None]
     quantized: Tensor = tables[codebooks, codes].sum(0).permute(0, 2, 1)
@@ -71,12 +65,10 @@ def conformer_attention(attention: Any, hidden_states: Tensor, attention_dists: 
 def _attended_in_blocks(
     states: Tensor, mask: Tensor | None, projected: Callable[[Tensor], Any], positions: Tensor, scale: float
 ) -> Tensor:
-    """The attention of each frame to the frames of its block, `[batch, length, width]`.
+    """The attention of each frame to the frames of its block, `[batch, length, width]`; the last block is padded.
 
-    The originals pad only if the block size does not divide the length, and slice the result then. Here the last block
-    is always padded, by 0 if it is full. `mask`: true for frames that are not padding, `[batch, length]`. `projected`:
-    queries, keys and values of padded states, `[batch, padded length, heads * size]` each. `positions`: the embedding
-    of each distance in a block, `[block, block, size]`. `scale`: that of the scores.
+    `mask`: true for frames that are not padding. `projected`: queries, keys and values of padded states, `[batch,
+    padded length, heads * size]` each. `positions`: the embedding of each distance in a block, `[block, block, size]`.
     """
     length, (block, _, size) = states.shape[1], positions.shape
     padding = (length + block - 1) // block * block - length
@@ -99,12 +91,10 @@ def feature_lengths(_: Any, input_lengths: Any) -> Any:
 def delay_pattern_mask(
     decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """For MusicgenForCausalLM.build_delay_pattern_mask (modeling_musicgen, transformers 5.23).
+    """For MusicgenForCausalLM.build_delay_pattern_mask, which writes into slices (transformers 5.23).
 
     Returns the codes, each codebook delayed by one step more than the one before, and the delay pattern up to
-    `max_length`, which is -1 where a code is to be generated. The original writes into slices, and searches for the
-    first -1. That is the step after the given codes, since the first codebook has no delay.
-    If `max_length` is too short for all codebooks, the codes are returned unchanged and the pattern is -1 throughout.
+    `max_length`, which is -1 where a code is to be generated; the given codes and -1 if `max_length` is too short.
     """
     max_length = decoder.generation_config.max_length if max_length is None else max_length
     torch_name("check")(max_length >= 0)
@@ -132,11 +122,9 @@ def _delayed_codes(
 
 
 def conv1d_output(layer: Any, hidden_states: Tensor, padding_cache: Any = None) -> Tensor:
-    """For EncodecConv1d.forward (modeling_encodec, transformers 5.23), which keeps its strides in tensors.
+    """For EncodecConv1d.forward, and copies of it, some without a norm, which keep their strides in tensors.
 
-    WavTokenizerConv1d is a copy. MimiConv1d and PocketTTSAudioTokenizerConv1d are copies without a norm; a
-    `padding_cache` cannot be traced. The input must be longer than its padding: the original pads a shorter input
-    differently.
+    The input must be longer than its padding: the original pads a shorter one differently.
     """
     if padding_cache is not None:
         raise InvalidSpec("a sound that comes in pieces needs a cache of padding, which cannot be traced")
@@ -157,11 +145,9 @@ def nemotron_attention(
     cache: Any = None,  # the export encodes all frames at once
     **options: Any,
 ) -> tuple[Tensor, Any]:
-    """For NemotronAsrStreamingEncoderAttention.forward (modeling_nemotron_asr_streaming, transformers 5.23).
+    """For NemotronAsrStreamingEncoderAttention.forward, whose mask of minus infinity makes NaN of a fully masked row.
 
-    The original masks with minus infinity. If a row is fully masked, torch's attention returns 0, but a softmax in ONNX
-    returns NaN. Parakeet's attention masks with a large finite number. Here it is used, and a frame that attends to
-    nothing gets the bias of the output projection. The mask is `[batch, 1, frames, frames]`.
+    Parakeet's masks with a finite number. A frame that attends to nothing gets the bias of the output projection.
     """
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderAttention
 
@@ -178,10 +164,7 @@ def nemotron_attention(
 def xvector_output(
     model: Any, input_features: Tensor, attention_mask: Tensor | None = None, labels: Any = None, **_: Any
 ) -> Any:
-    """For Wav2Vec2BertForXVector.forward, which loops over the batch for the mean and deviation of each row's frames.
-
-    Here both are sums over all frames, of which a mask chooses those of the row.
-    """
+    """For Wav2Vec2BertForXVector.forward, which loops over the batch for the mean and deviation of each row."""
     weighted = model.config.use_weighted_layer_sum
     outputs = model.wav2vec2_bert(input_features, attention_mask=attention_mask, output_hidden_states=weighted)
     states = outputs.last_hidden_state
@@ -218,12 +201,16 @@ def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor,
     if speaking_speed != 1.0:
         durations = torch.round(durations.float() * speaking_speed).long()
     durations = torch.where(durations.sum() == 0, torch.ones_like(durations), durations)
-    ends = durations.cumsum(dim=1)
-    frames = ends[:, -1].max().item()
+    return frames_of_tokens(durations, durations.sum(dim=1).max()).to(encoded_embeddings.dtype) @ encoded_embeddings
+
+
+def frames_of_tokens(durations: Tensor, most: Tensor) -> Tensor:
+    """Which of `most` frames are those of a token, `[batch, frames, tokens]`, from the number of frames of each."""
+    frames = most.item()
     torch_name("check")(frames >= 1)
-    indices = torch.arange(frames, device=durations.device)[:, None]
-    frame_of_token = (indices < ends[:, None]) & (indices >= (ends - durations)[:, None])
-    return frame_of_token.to(encoded_embeddings.dtype) @ encoded_embeddings
+    ends = durations.cumsum(dim=1)[:, None]
+    index = torch.arange(frames, device=durations.device)[:, None]
+    return (index < ends) & (index >= ends - durations[:, None])
 
 
 def relative_positional_encoding(encoding: Any, feature_representation: Tensor) -> tuple[Tensor, Tensor]:

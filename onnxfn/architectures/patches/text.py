@@ -28,8 +28,7 @@ def fourier_transform(_: Any, hidden_states: Tensor) -> tuple[Tensor]:
     """For FNetBasicFourierTransform.forward: the real part of the Fourier transform along length and size.
 
     ONNX Runtime's DFT is a hundred times less accurate than torch's unless the length is a power of 2 (relative error
-    1e-3 at 768). Products with matrices of cosines and sines are as accurate as torch's transform. Every
-    implementation of the transform that a configuration can choose computes these numbers.
+    1e-3 at 768). Products with matrices of cosines and sines are as accurate as torch's transform.
     """
     length, size = (cos_sin_matrices(count, hidden_states) for count in hidden_states.shape[1:])
     return (length[0] @ hidden_states @ size[0] - length[1] @ hidden_states @ size[1],)
@@ -58,13 +57,6 @@ def global_block_ids(attention_mask: Tensor, global_block_size: int) -> tuple[Te
     return block_ids.to(torch.int32), segment_ids.to(torch.int32)
 
 
-def global_aggregates(hidden_states: Tensor, block_ids: Tensor, global_seq_len: int) -> Tensor:
-    """For _create_global_aggregates: the sum of the tokens of each block, `[batch, blocks, size]`."""
-    blocks = torch.arange(global_seq_len, device=block_ids.device)
-    one_hot = (block_ids[..., None] == blocks).to(hidden_states.dtype)
-    return one_hot.transpose(1, 2) @ hidden_states
-
-
 def side_bias(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tensor:
     """For compute_side_bias: the attention bias of tokens to blocks, `[batch, heads, tokens, blocks]`.
 
@@ -84,10 +76,7 @@ def side_bias(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tenso
 
 
 def gaussian_topk(self: Any, inputs: Tensor) -> Tensor:
-    """For Gemma3nTextMLP._gaussian_topk: how far inputs exceed a quantile. It depends on the layer only.
-
-    So the inverse error function is computed in Python, when the model is traced.
-    """
+    """For Gemma3nTextMLP._gaussian_topk: how far inputs exceed a quantile, which Python computes, once a layer."""
     quantile = NormalDist().inv_cdf(self.activation_sparsity)
     mean, std = inputs.mean(-1, keepdim=True), inputs.std(-1, keepdim=True, unbiased=False)
     return (inputs - (mean + std * quantile)).relu()

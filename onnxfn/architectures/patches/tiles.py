@@ -1,9 +1,7 @@
 """Images as tiles, some of them padding, and images of several sizes, without loops over the images.
 
-SmolVLM (transformers 5.23) removes the padding first. But the number of remaining tiles depends on values, and a graph
-cannot have it as a size of its layers: here features are removed at the end. The rows of an image in tiles are those of
-the whole image, then those of its tiles line by line, with a vector for a new line after each. Every row is found by
-its index. Images without tiles have the rows of the whole image and one new line.
+The rows of an image in tiles are those of the whole image, then those of its tiles line by line, with a vector for a
+new line after each. Images without tiles have the rows of the whole image and one new line.
 
 Source: "LLaVA-NeXT: Improved reasoning, OCR, and world knowledge", 2024; "LLaVA-OneVision", arXiv 2408.03326.
 """
@@ -23,14 +21,15 @@ from onnxfn.specs.errors import InvalidSpec
 
 
 def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
-    """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT: the first tile counts if all are padding.
+    """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT, which remove padding first: here at the end.
 
-    Padding has a mask of ones: a softmax over no patch at all is NaN. Without a mask all pixels count.
+    The first tile counts if all are padding. Without a mask all pixels count.
     """
     pixels = pixel_values.flatten(0, 1)
     is_tile = (pixels != 0).flatten(1).any(-1)
     counts = pixels[:, 0] == pixels[:, 0] if pixel_attention_mask is None else pixel_attention_mask.flatten(0, 1).bool()
     side = self.config.vision_config.patch_size
+    # padding has a mask of ones: a softmax over no patch at all is NaN
     squares = (counts | ~is_tile[:, None, None]).unfold(1, side, side).unfold(2, side, side)
     mask = squares.any(-1).any(-1)
     states = self.vision_model(pixel_values=pixels, patch_attention_mask=mask, return_dict=True).last_hidden_state
@@ -66,8 +65,7 @@ def tiled_features(
     areas = unpadded_areas(image_sizes, grids * side)
     aspect_ratio = str(vision_aspect_ratio or getattr(self.config, "vision_aspect_ratio", ""))
     shown = _shrunk(areas, side, aspect_ratio)
-    # Without tiles, an empty line for each image, so that only its new line stays. The graph counts the tiles: to
-    # compare the size of the axis would fix it in the trace.
+    # without tiles, an empty line for each image; the graph counts tiles: to compare a size would fix it in the trace
     has_tiles = torch.ones_like(pixel_values[0, :, 0, 0, 0]).sum() > 1
     height, width = torch.where(has_tiles, shown.height, 1), torch.where(has_tiles, shown.width, 0)
     shown = Areas(shown.top, shown.left, height, width)
@@ -86,10 +84,7 @@ class Areas:
 
 
 def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor:
-    """The number of tiles of each image in height and width, `[images, 2]`: see select_best_resolution.
-
-    `sizes`: those of each image in pixels, `[images, 2]`. `resolutions`: those that tiles of a side may form.
-    """
+    """The number of tiles of `side` pixels in height and width of each image, as select_best_resolution chooses."""
     known = torch.tensor(resolutions, dtype=torch.float64, device=sizes.device)
     wanted = sizes.to(torch.float64)[:, None]
     scales = known / wanted
@@ -174,10 +169,7 @@ def _neighbors(index: Tensor, length: Tensor, shown: Tensor) -> tuple[Tensor, Te
 
 
 def pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any = None, **arguments: Any) -> Any:
-    """For PixtralVisionModel.forward (modeling_pixtral, transformers 5.24): each image attends to itself.
-
-    Without `image_sizes`, all images have the size of the tensor; otherwise each is cut to its own, as in the original.
-    """
+    """For PixtralVisionModel.forward: each image, cut to its own size if there are `image_sizes`, attends to itself."""
     return capture_outputs(_pixtral_states)(self, pixel_values, image_sizes, **arguments)
 
 
@@ -203,10 +195,7 @@ def _positions(part: Tensor, first: int) -> Tensor:
 def whole_image_features(
     self: Any, pixel_values: Tensor, pixel_values_local: Any = None, num_local_patches: Any = None, **arguments: Any
 ) -> Any:
-    """For get_image_features of Step3p7 and DeepSeek-OCR 2 (transformers 5.24): images without local views.
-
-    InvalidSpec for local views, whose numbers are a list of Python.
-    """
+    """For get_image_features of Step3p7 and DeepSeek-OCR 2: InvalidSpec for local views, whose numbers are a list."""
     if pixel_values_local is not None or num_local_patches is not None:
         raise InvalidSpec("local views of images (pixel_values_local, num_local_patches) are in no graph of this model")
     tower = self.vision_model if hasattr(self, "vision_model") else self.vision_tower

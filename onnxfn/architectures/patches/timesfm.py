@@ -43,11 +43,6 @@ def running_mean_std(steps: Tensor, is_valid: Tensor) -> tuple[Tensor, Tensor]:
 
     `steps` and `is_valid` are `[batch, patches, steps]`, the results `[batch, patches]`. A deviation is summed from the
     distances between means, not from squares of steps: no sum is the small difference of two large ones.
-
-    >>> import torch
-    >>> steps, valid = torch.tensor([[[1.0, 3.0], [8.0, 0.0]]]), torch.tensor([[[True, True], [True, False]]])
-    >>> [tensor.tolist() for tensor in running_mean_std(steps, valid)]
-    [[[2.0, 4.0]], [[1.0, 2.943920373916626]]]
     """
     mask = is_valid.to(steps.dtype)
     counts = mask.sum(dim=-1)

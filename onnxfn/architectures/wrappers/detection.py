@@ -14,8 +14,8 @@ from onnxfn.specs.errors import InvalidSpec
 def with_constant_mask_probs(model: Any) -> Any:
     """The model with `attn_mask_probs` as Python floats, so that the trace can branch on them.
 
-    The buffer holds, for each layer, the probability with which the queries' attention is masked. In a fully trained
-    model it is 0. Between 0 and 1 the model draws a random number, which a graph cannot.
+    The buffer has the probability with which the queries' attention is masked in each layer: 0 in a fully trained
+    model. Between 0 and 1 the model draws a random number, which a graph cannot.
     """
     copied = copy.copy(model)
     copied._buffers = {name: buffer for name, buffer in model._buffers.items() if name != "attn_mask_probs"}
@@ -28,11 +28,7 @@ OFF = ", ".join(f"{name}=-1.0" for name in SWITCHES)
 
 
 def keypoint_matcher(model: Any) -> Any:
-    """Image pairs -> matches and scores `[batch, 2, keypoints]`.
-
-    The model returns them per image if it does not prune keypoints. InvalidSpec if the configuration stops early or
-    prunes keypoints: the amount of computation depends on the images.
-    """
+    """Image pairs -> matches and scores `[batch, 2, keypoints]`. InvalidSpec for a model that stops early or prunes."""
     enabled = [f"{name}={getattr(model, name)}" for name in SWITCHES if getattr(model, name) > 0]
     if enabled:
         raise InvalidSpec(

@@ -36,23 +36,17 @@ def has_feature_method(class_: Any, name: str) -> bool:
 
 
 def feature_method(model: Any, name: str) -> Callable[..., Any] | None:
-    """The method of a model, or of the model inside it, that computes features; None if it has none.
-
-    The method of the inner model is preferred: the outer one may take its arguments only as `**kwargs`.
-    """
-    inside = getattr(model, getattr(model, "base_model_prefix", "") or "model", None)
-    methods = (getattr(owner, name, None) for owner in (getattr(model, "model", None), inside, model))
+    """The method of a model, or of the model inside it, that computes features; None if it has none."""
     if function := OF_FORWARD.get((type(model).__name__, name)):
         return partial(resolve(f"onnxfn.architectures.wrappers.{function}", {}, kind="features"), model)
+    inside = getattr(model, getattr(model, "base_model_prefix", "") or "model", None)
+    # the outer method comes last: it may take its arguments only as `**kwargs`
+    methods = (getattr(owner, name, None) for owner in (getattr(model, "model", None), inside, model))
     return next((method for method in methods if method is not None), None)
 
 
 def fixed_sides(model: Any) -> tuple[int, int] | None:
-    """Height and width of images for a tower of timm that pools each image to a fixed number of tokens (Gemma 3n).
-
-    The tower runs on images of any size. Only the configuration of timm has the size that it was trained for, in
-    pixels. None for any other tower.
-    """
+    """The height and width that a tower of timm was trained for, if it pools to a number of tokens (Gemma 3n)."""
     if getattr(model.config, "vision_soft_tokens_per_image", None) is None:
         return None
     configs = (getattr(each, "pretrained_cfg", None) for each in model.modules())

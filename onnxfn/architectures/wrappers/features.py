@@ -18,7 +18,7 @@ from onnxfn.specs.errors import InvalidSpec
 
 def image_features(model: Any) -> Any:
     """Images -> the rows that stand in place of image tokens: `{"image_features": ...}`."""
-    return _features(model, "get_image_features", "image_features")
+    return _features(model, "image_features")
 
 
 def whole_image_features(model: Any) -> Any:
@@ -47,13 +47,13 @@ def whole_sound_features(model: Any) -> Any:
 
 def audio_features(model: Any) -> Any:
     """Sounds -> the rows that stand in place of audio tokens: `{"audio_features": ...}`."""
-    return _features(model, "get_audio_features", "audio_features")
+    return _features(model, "audio_features")
 
 
 def token_embeddings(model: Any) -> Any:
-    """Tokens -> embeddings. A token beyond the table, such as an image token, has the embedding of token 0.
+    """Tokens -> embeddings, and in some models inputs of layers.
 
-    Its row is replaced by a feature. Some models also look up an input of each layer.
+    A token beyond the table, such as an image token, has the embedding of token 0: a feature replaces its row.
     """
     width, is_layered = width_of(model), layered_decoder(model) is not None
 
@@ -69,10 +69,10 @@ def token_embeddings(model: Any) -> Any:
     return module(forward)
 
 
-def _features(model: Any, name: str, output: str) -> Any:
-    method = feature_method(model, name)
+def _features(model: Any, output: str) -> Any:
+    method = feature_method(model, f"get_{output}")
     if method is None:
-        raise InvalidSpec(f"{type(model).__name__} has no {name}, so no graph computes its {output}")
+        raise InvalidSpec(f"{type(model).__name__} has no get_{output}, so no graph computes its {output}")
 
     width, mark = width_of(model), 1.0 if output == "image_features" else 0.0
 

@@ -18,8 +18,7 @@ EXPAND = "expand_kv"
 def with_expanded_cache(model: Any) -> Any:
     """The model; each attention layer adds keys and values to the cache, in place of latents.
 
-    In the original, a layer updates its cache and then expands the cached latents (`DeepseekV3Attention.forward`). Here
-    the update returns the new latents, and their expansion updates the cache.
+    In the original a layer updates its cache, then expands it. Here the expansion of new latents updates the cache.
     """
     names = signature(model.forward).parameters
     argument = name_among("past_key_values", names)

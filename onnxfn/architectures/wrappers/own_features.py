@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def image_features(model: Any, pixel_values: Tensor, **_: Any) -> Tensor:
-    """The features of images, as in forward of Kosmos2ForConditionalGeneration (transformers 5.23)."""
+    """The features of images, as in forward of Kosmos2ForConditionalGeneration."""
     states = model.vision_model(pixel_values=pixel_values)[0]
     return _projected(model, model.vision_model.model.post_layernorm(states))
 
@@ -26,12 +26,9 @@ def _projected(model: Any, states: Tensor) -> Tensor:
 
 
 def gemma3n_audio(model: Any, input_features: Tensor, input_features_mask: Tensor, **_: Any) -> Tensor:
-    """The features of sounds, as forward of Gemma3nModel (transformers 5.23) puts them among the tokens.
+    """The features of sounds, as forward of Gemma3nModel puts them among the tokens: `[sounds, tokens, width]`.
 
-    The processor writes the same number of placeholder tokens for every sound. So each sound has that number of rows:
-    its own, then the embedding of the last token of the vocabulary. They are `[sounds,
-    config.audio_soft_tokens_per_image, width]`; the features, `[sounds, frames, mels]`; their mask is true for frames
-    of the sound.
+    Each sound has the same number of tokens: its own rows, then the embedding of the last token of the vocabulary.
     """
     inside = model.model
     result = inside.get_audio_features(input_features, ~input_features_mask, return_dict=True)
@@ -50,10 +47,7 @@ def frame_features(
 
 
 def qwen2_audio(model: Any, input_features: Tensor, feature_attention_mask: Tensor, **_: Any) -> Tensor:
-    """The features of sounds, as forward of Qwen2AudioModel (transformers 5.23) puts them among the tokens.
-
-    They are the rows of all sounds, without those of padding, `[tokens, width]`.
-    """
+    """The features of all sounds without padding, as forward of Qwen2AudioModel computes them, `[tokens, width]`."""
     from transformers.masking_utils import create_bidirectional_mask
 
     tower, projector = model.base_model.audio_tower, model.base_model.multi_modal_projector

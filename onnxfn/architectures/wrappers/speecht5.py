@@ -66,11 +66,7 @@ def postnet_and_vocoder(model: Any) -> Any:
 
 
 def prenet_output(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
-    """The output of the decoder's prenet, with a constant dropout mask.
-
-    The model applies dropout also in evaluation mode, with another mask in each call. Such a graph could not be
-    checked. This mask differs between frames and between units, as the model's does.
-    """
+    """The output of the decoder's prenet; its dropout, which evaluation mode has too, has a constant mask here."""
     p = prenet.config.speech_decoder_prenet_dropout
     for index, layer in enumerate(prenet.layers):
         units = layer(frames).relu()

@@ -1,7 +1,4 @@
-"""Forecasts of TimesFM for a batch of series of one length (modeling_timesfm, modeling_timesfm2_5, transformers 5.23).
-
-The models take a list of series and loop over it. Here a batch is one tensor.
-"""
+"""Forecasts of TimesFM for a batch of series of one length, where the models loop over a list (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -56,10 +53,8 @@ def _context(model: Any, past_values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _averaged(quantiles: Tensor) -> Tensor:
-    """The average of the quantiles of series and of the same series negated, which are the second half of the batch.
-
-    The quantiles of a negated series are in reverse order. The first entry is the mean, and stays first.
-    """
+    """The average of the quantiles of series and of the same series negated, whose quantiles are in reverse order."""
+    # the second half of the batch is negated; the first entry of each is the mean
     series, negated = quantiles.unflatten(0, (2, -1))
     return (series - torch.cat([negated[..., :1], negated[..., 1:].flip(-1)], dim=-1)) / 2
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.architectures.patches.sound import frames_of_tokens
 
 PRIME = 65521
 """Pseudo-random numbers are integers below this, so that PyTorch and ONNX compute the same."""
@@ -16,20 +16,15 @@ PRIME = 65521
 def speech(model: Any, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
     """Token ids and their mask -> waveforms and spectrograms.
 
-    The model draws new noise in each call, for durations and for latents. Such a graph could not be checked. Here the
-    noise is constant, and has the model's own scale. It depends on position and channel only, so a text has the same
-    waveform in any batch.
+    The model draws new noise in each call, which no check could compare. This noise depends on position and channel.
     """
     mask = attention_mask[:, :, None].to(model.text_encoder.embed_tokens.weight.dtype)
     text = model.text_encoder(input_ids=input_ids, padding_mask=mask, attention_mask=attention_mask, return_dict=True)
     token_frames = durations(model, text.last_hidden_state.transpose(1, 2), mask.transpose(1, 2))
     lengths = token_frames.sum(dim=1).clamp(min=1)
-    frames = lengths.max().item()
-    torch_name("check")(frames >= 1)
-    indices = torch.arange(frames)
-    ends = token_frames.cumsum(dim=1)[:, None]
-    frame_of_token = ((indices[:, None] < ends) & (indices[:, None] >= ends - token_frames[:, None])).to(mask.dtype)
-    frame_mask = (indices < lengths[:, None])[:, None].to(mask.dtype)
+    frame_of_token = frames_of_tokens(token_frames, lengths.max()).to(mask.dtype)
+    frames = frame_of_token.shape[1]
+    frame_mask = (torch.arange(frames) < lengths[:, None])[:, None].to(mask.dtype)
     means, log_variances = (frame_of_token @ tensor for tensor in (text.prior_means, text.prior_log_variances))
     noise = normal_noise(frames, means.shape[-1], 7).to(mask.dtype)
     latents = (means + noise * log_variances.exp() * model.noise_scale).transpose(1, 2)

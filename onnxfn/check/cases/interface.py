@@ -19,10 +19,7 @@ from onnxfn.weights.onnx_files import onnx_model
 
 
 def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[str, ...]:
-    """One line for each difference between the inputs and outputs of a file and those of the plan.
-
-    `reference`: PyTorch's outputs in some case. The outputs of the file must have their dtypes and sizes.
-    """
+    """One line for each difference of a file's inputs and outputs from those of the plan, and of a reference."""
     graph = onnx_model(file).graph
     of_adapter = SUFFIXES if part.spec.target.adapter_inputs else ()  # they have defaults, so callers may omit them
     inputs = [port for port in graph.input if not port.name.endswith(of_adapter)]

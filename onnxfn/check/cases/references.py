@@ -1,8 +1,7 @@
 """The cases of a part: their sizes and inputs, PyTorch's outputs for them, and ONNX Runtime's.
 
-A decoder with past takes its KV cache as inputs. Random numbers are not useful there: a trained model never has a
-random cache, and its logits for one depend on the order of summation. Therefore PyTorch computes the past of a case
-from a prompt of that length.
+A decoder takes its KV cache as inputs. A trained model never has a random cache, and its logits for one depend on the
+order of summation. Therefore PyTorch computes the past of a case from a prompt of that length.
 """
 
 from __future__ import annotations
@@ -200,8 +199,7 @@ OutputArrays = tuple[Array, ...]
 class Reference:
     """The inputs of a case, and PyTorch's outputs for them.
 
-    `case`: its name, with its sizes. `is_of_other_sizes`: the case tries sizes on the other side of a condition, or
-    small and far ones. `drawn`: the case, if its inputs are dummies.
+    `is_of_other_sizes`: they are on another side of a condition, small or far. `drawn`: the case, if it has dummies.
     """
 
     case: str
@@ -324,10 +322,7 @@ def random_findings(model: Any, part: Part, reference: Reference, dtype: str | N
 def with_outputs(
     session_of_file: Callable[[], Any], run_options: Any, file: Path, part: Part, reference: Reference
 ) -> tuple[Reference, OutputArrays | None]:
-    """A reference, and ONNX Runtime's outputs; None if other sizes need too much memory.
-
-    CheckFailed if ONNX Runtime cannot run the file.
-    """
+    """A reference, and ONNX Runtime's outputs, None if other sizes need too much memory; CheckFailed if it fails."""
     names, what = [output.name for output in part.spec.outputs], f"{file.name} at {reference.case}"
     try:
         return reference, run_session(session_of_file(), names, reference.inputs, what, run_options)

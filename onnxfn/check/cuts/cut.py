@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from attrs import frozen
+from toolz import groupby
 
 from onnxfn.check.cuts.vertices import OUTSIDE, Vertex, vertices_of
 from onnxfn.specs.errors import InvalidSpec, listed
@@ -207,12 +209,11 @@ def _section_numbers(vertices: Sequence[Vertex], layers: Sequence[str], hidden: 
 
 def _levels(vertices: Sequence[Vertex], starts: Mapping[str, int]) -> list[int]:
     """For each vertex the index of the last hidden states that it is computed from; -1 if from none."""
-    levels: dict[str, int] = {}
+    levels, of_values = list[int](), dict[str, int]()
     for each in vertices:
-        level = max((starts.get(name, levels.get(name, -1)) for name in each.inputs), default=-1)
-        levels.update(dict.fromkeys(each.outputs, level))
-        levels[each.key] = level
-    return [levels[each.key] for each in vertices]
+        levels.append(max((starts.get(name, of_values.get(name, -1)) for name in each.inputs), default=-1))
+        of_values |= dict.fromkeys(each.outputs, levels[-1])
+    return levels
 
 
 def _check_weights(vertices: Sequence[Vertex], layers: Sequence[str], levels: Sequence[int]) -> None:
@@ -221,8 +222,8 @@ def _check_weights(vertices: Sequence[Vertex], layers: Sequence[str], levels: Se
         strange = next((layer for layer in each.reads if layer >= 0 <= level != layer), None)
         if strange is not None:
             raise InvalidSpec(
-                f"the graph has no sections: {each.key} reads weights of {layers[strange]} and hidden states of "
-                f"another layer; {CHECK_WHOLE}"
+                f"the graph has no sections: node {each.node} ({each.operator}) reads weights of {layers[strange]} and "
+                f"hidden states of another layer; {CHECK_WHOLE}"
             )
 
 
@@ -230,28 +231,23 @@ def _sections(
     graph: Any, vertices: Sequence[Vertex], layers: Sequence[str], numbers: Sequence[int]
 ) -> tuple[Section, ...]:
     names = {SHARED_LEVEL: SHARED, EMBEDDING_LEVEL: EMBEDDING, **dict(enumerate((*layers, HEAD)))}
-    section_of = {name: number for each, number in zip(vertices, numbers, strict=True) for name in each.outputs}
+    nodes = [(each, number) for each, number in zip(vertices, numbers, strict=True) if each.node is not None]
+    members = groupby(itemgetter(1), nodes)
+    section_of = {name: number for each, number in nodes for name in each.outputs}
     outside = {output.name for output in graph.output}
-    members: dict[int, list[Vertex]] = {number: [] for number in names}
-    readers: dict[str, set[int]] = {}
-    for each, number in zip(vertices, numbers, strict=True):
-        members[number] += [each] if each.node is not None else []
-        for name in each.inputs if each.node is not None else ():
-            readers.setdefault(name, set()).add(number)
-    inputs = {name for each in vertices if each.node is None for name in each.outputs}
+    outside |= {name for each, number in nodes for name in each.inputs if section_of.get(name) != number}
 
     def section(number: int) -> Section:
-        own = members[number]
-        reads = dict.fromkeys(name for each in own for name in each.inputs if name in section_of)
-        computed = [name for each in own for name in each.outputs if name]
+        own = [each for each, _ in members[number]]
+        reads = dict.fromkeys(name for each in own for name in each.inputs)
         return Section(
             names[number],
             tuple(each.node for each in own if each.node is not None),
-            tuple(name for name in reads if name in inputs or section_of[name] != number),
-            tuple(name for name in computed if name in outside or readers.get(name, set()) - {number}),
+            tuple(name for name in reads if section_of.get(name) != number),
+            tuple(name for each in own for name in each.outputs if name in outside),
         )
 
-    return tuple(section(number) for number in names if members[number])
+    return tuple(section(number) for number in names if number in members)
 
 
 def layer_paths(model: Any, weights: Collection[str]) -> tuple[str, ...]:

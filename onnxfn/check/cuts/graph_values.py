@@ -34,10 +34,9 @@ class GraphValues:
 
 
 def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None = None) -> GraphValues:
-    """The values of an ONNX file for these inputs. The file is not changed; ONNX Runtime runs once.
+    """The values of an ONNX file, or of `content` in its place, for these inputs, without those of inner graphs.
 
-    `content` replaces the bytes of the file. Values inside the branches of an If and the bodies of loops are not among
-    them. CheckFailed if ONNX Runtime cannot load or run the file.
+    ONNX Runtime runs once. CheckFailed if it cannot load or run the file.
     """
     written = written_graph(file, content)
     graph = written.model.graph

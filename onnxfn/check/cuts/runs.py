@@ -20,10 +20,7 @@ from onnxfn.weights.onnx_files import with_inner_graphs, with_weights_in_place
 
 @frozen(eq=False)
 class WrittenGraph:
-    """A written ONNX file without its weights: they are external data, also those in the file itself.
-
-    `types`: that of each value, as a number of ONNX.
-    """
+    """A written ONNX file, all of whose weights are external data; and the types of its values, as numbers of ONNX."""
 
     file: Path
     model: Any
@@ -41,9 +38,9 @@ class WrittenGraph:
 
 
 def written_graph(file: Path, content: bytes | None = None) -> WrittenGraph:
-    """The graph of an ONNX file; only small weights are read. Types that the file does not state are inferred.
+    """The graph of an ONNX file, or of `content` in its place; only small weights are read.
 
-    `content` replaces the bytes of the file. CheckFailed if a type cannot be inferred.
+    Types that the file does not state are inferred. CheckFailed if one cannot be.
     """
     import onnx
 
@@ -167,10 +164,7 @@ def in_type(written: WrittenGraph, name: str, array: Array) -> Array:
 
 @frozen(eq=False)
 class SectionedSession:
-    """Runs an ONNX file by its sections, by the method of `onnxruntime.InferenceSession` that a measurement calls.
-
-    Each run reads all weights once.
-    """
+    """Runs an ONNX file by its sections, by the method of `onnxruntime.InferenceSession` that a measurement calls."""
 
     written: WrittenGraph
     sections: Sections

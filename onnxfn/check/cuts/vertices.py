@@ -25,7 +25,6 @@ class Vertex:
     for an input. `is_float_input`: it is an input of real numbers that belongs to no layer.
     """
 
-    key: str
     node: int | None
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -45,7 +44,7 @@ def vertices_of(
     known: dict[str, frozenset[int]] = {**initializers, "": NO_LAYERS}
     nodes = [_vertex(index, node, known, initializers) for index, node in enumerate(graph.node)]
     floats = {each.name for each in inputs if each.name not in of_layers and is_float(each.type.tensor_type.elem_type)}
-    ports = (Vertex(each.name, None, (), (each.name,), (), is_float_input=each.name in floats) for each in inputs)
+    ports = (Vertex(None, (), (each.name,), (), is_float_input=each.name in floats) for each in inputs)
     return (*ports, *nodes)
 
 
@@ -60,7 +59,7 @@ def _vertex(
         marks = NO_LAYERS
     inputs = tuple(name for name in names if name not in initializers)
     data = () if node.op_type in ("Shape", "Size") else inputs
-    return Vertex(f"node {index} ({node.op_type})", index, inputs, tuple(node.output), data, marks, node.op_type)
+    return Vertex(index, inputs, tuple(node.output), data, marks, node.op_type)
 
 
 def read_names(node: Any) -> Iterator[str]:

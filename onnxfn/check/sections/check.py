@@ -45,10 +45,7 @@ from onnxfn.weights.chunks import stopped_on_error
 
 @frozen(eq=False)
 class RecordedCase:
-    """A case: its inputs, PyTorch's outputs, and PyTorch's hidden states.
-
-    `exact` returns them with what each layer returns in a wider dtype. It runs PyTorch once more, at its first call.
-    """
+    """A case with PyTorch's hidden states; `exact` runs PyTorch again for what layers return in a wider dtype."""
 
     reference: Reference
     hidden: HiddenStates
@@ -82,15 +79,15 @@ def check_by_sections(
 ) -> Report:
     """Compares an ONNX file with PyTorch section by section; `Report.sections` has a row for each.
 
-    The other figures are those of `check` in the same cases; its docstring describes the arguments. No text is decoded.
-
-    InvalidSpec if the layers of the model do not form a chain in the graph of the file; CheckFailed if ONNX Runtime
-    cannot load or run a section.
+    The rest is that of `check`, as the arguments are; no text is decoded. InvalidSpec if the layers of the model do not
+    form a chain in the graph of the file; CheckFailed if ONNX Runtime cannot load or run a section.
     """
     of_weights, errors = file_weights(model, part, file, tick)
-    session, of_sections, judged = _judged_sections(compared_file(model, part, file, exact, tick), real_inputs)
-    expected = partial(references, model, part, real_inputs, limits=stated_limits(file), tick=tick)
-    measurements, of_shapes = variant_measurements(part, session, proof, expected, errors)
+    checked = compared_file(model, part, file, exact, tick)
+    session, of_sections, judged = _judged_sections(checked, real_inputs)
+    limits, dtype = stated_limits(file), checked.dtype
+    expected = partial(references, model, part, real_inputs, limits=limits, dtype=dtype, tick=tick)
+    measurements, of_shapes = variant_measurements(part, session, proof, expected if dtype else None, errors)
     findings = (*of_weights, *judged.findings, *of_shapes)
     unchecked = [f"{file.name}: other side of {each}" for each in trace_conditions(file)]
     return Report(judged.differences, judged.cases, findings, measurements, of_sections, unchecked=unchecked)
@@ -145,10 +142,7 @@ def _sections(
 def compared_sections(
     sectioned: SectionedFile, tick: Tick = no_tick
 ) -> tuple[tuple[SectionError, ...], tuple[OutputArrays, ...]]:
-    """Runs all sections with PyTorch's hidden states and with those of the file.
-
-    The errors of the sections are those of the first run; the planned outputs in each case, those of the second.
-    """
+    """The errors of all sections with PyTorch's hidden states; the outputs in each case with those of the file."""
     cases, hidden = sectioned.cases, sectioned.sections.hidden
     feeds = [dict(case.reference.inputs) for case in cases]
     from_torch = (dict(zip(hidden, case.hidden.states, strict=True)) for case in cases)

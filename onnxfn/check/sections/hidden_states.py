@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ from attrs import frozen
 from onnxfn.check.cuts.recorded_tensors import real_tensors
 from onnxfn.check.verdict.verdict import NoReference, no_casts_below, no_reference
 from onnxfn.models.casting import cast_on_use
-from onnxfn.models.torch_modes import torch_functions
+from onnxfn.models.model_state import copied
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import InvalidSpec
 
@@ -37,8 +36,8 @@ def recorded_hidden_states(
 ) -> Iterator[Callable[[], HiddenStates]]:
     """A context that records the runs of a model; yields a function that returns the hidden states of the last run.
 
-    The function raises InvalidSpec if the run did not call each layer once, in their order. Each layer
-    also runs in the first of the dtypes `wider` that can run it, on a copy of its arguments.
+    It raises InvalidSpec if the run did not call each layer once, in their order. Each layer also runs in the first of
+    the dtypes `wider` that can run it.
     """
     calls = list[int]()
     before, after, exact = dict[int, Array](), dict[int, Array](), dict[int, Array]()
@@ -79,15 +78,9 @@ def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Arra
     import torch
 
     dtype = getattr(torch, wider)
-
-    def copied(function: Any, taken: Sequence[Any], others: Mapping[str, Any]) -> Any:
-        if function is not torch.Tensor.__deepcopy__:
-            return function(*taken, **others)
-        tensor = taken[0]
-        return tensor.to(dtype) if tensor.is_floating_point() else tensor.clone()
-
-    with torch_functions(copied):
-        arguments, named = copy.deepcopy((arguments, named))
+    arguments, named = copied(
+        (arguments, named), lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor.clone()
+    )
     with cast_on_use(module, dtype), no_casts_below(dtype):
         return first_array(module.forward(*arguments, **named))
 

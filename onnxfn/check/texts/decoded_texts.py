@@ -1,7 +1,8 @@
 """Decodes texts with the ONNX files, and compares their tokens with PyTorch's logits of the whole texts.
 
 ONNX Runtime decodes token by token with a KV cache. PyTorch computes the logits of all tokens at once without a cache.
-So an error in the cache shows, which a comparison of single steps may miss. See also token_choices.py.
+So an error in the cache shows, which a comparison of single steps may miss. Only ordinary tokens are written: a random
+model may write the placeholder of an image, and no image belongs to it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
+from onnxfn.architectures.placeholders import placeholders
 from onnxfn.check.cases.references import OutputArrays
-from onnxfn.check.texts.token_choices import ordinary_ids, ordinary_logits, special_tokens
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import has_tolerance
 from onnxfn.check.verdict.verdict import (
@@ -34,6 +35,7 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_unused_token
 from onnxfn.run.sessions import file_errors
 from onnxfn.specs.algebra.compose import group
+from onnxfn.specs.algebra.config_values import config_of, snapshot
 from onnxfn.specs.algebra.dummies import Array, dummies, padded
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies
@@ -50,9 +52,6 @@ PROMPT_LENGTH, NEW_TOKENS, TEXTS = 6, 16, 2
 SessionOpener = Callable[..., Any]
 """`session_for(file)` is the session of an ONNX file. `session_for(file, tick)` calls this tick while it is loaded."""
 
-RunPart = ExactOutputs
-"""Runs a part on its inputs, by PyTorch or by ONNX Runtime: a name of what runs, and the outputs."""
-
 
 @frozen
 class Prompts:
@@ -66,12 +65,10 @@ class Prompts:
 def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> list[Comparison]:
     """The comparison of the decoded texts; none if the part does not decode texts.
 
-    No text has a token twice. A model may repeat its most likely token for ever, and then hardly uses its cache.
-
-    Inputs that other parts compute, such as encoder states, come from the files of these parts for ONNX Runtime, and
-    from PyTorch for PyTorch. Other inputs are the same dummies for both. The tick is called at each token.
-
-    CheckFailed if a text cannot be decoded: a wrong file may return logits or a cache that no next step can take.
+    No text has a token twice. A model may repeat its most likely token for ever, and then hardly uses its cache. Inputs
+    that other parts compute, such as encoder states, come from the files of these parts for ONNX Runtime, and from
+    PyTorch for PyTorch. Other inputs are the same dummies for both. CheckFailed if a text cannot be decoded: a wrong
+    file may return logits or a cache that no next step can take.
     """
     if not can_decode(checked.part, plan):
         return []
@@ -148,9 +145,6 @@ def token_part_of(part: Part, plan: Plan) -> Part:
     return evolve(part, spec=by_tokens(evolve(part.spec, dummies=token_dummies)))
 
 
-# Prompts
-
-
 def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
     """Left-padded prompts. `known` are the inputs that other parts compute."""
     inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
@@ -167,6 +161,32 @@ def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
     return {spec.batch: batch, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
 
 
+def special_tokens(model: Any) -> frozenset[int]:
+    """The tokens that the configuration of a model names, if one of them is a placeholder; else none."""
+    if config_of(model) is None:
+        return frozenset()
+    known = placeholders(snapshot(model))
+    return known.special if known.tokens else frozenset()
+
+
+def ordinary_logits(special: Collection[int], logits: Array) -> Array:
+    """Logits by which no special token is written: it has the lowest number."""
+    known = [token for token in special if 0 <= token < logits.shape[-1]]
+    ordinary = logits.copy()
+    ordinary[..., known] = np.finfo(logits.dtype).min
+    return ordinary
+
+
+def ordinary_ids(special: Collection[int], ids: Array) -> Array:
+    """Tokens with the smallest ordinary one in place of special ones.
+
+    >>> ordinary_ids({0, 9}, np.array([[9, 4, 0]])).tolist()
+    [[1, 4, 1]]
+    """
+    ordinary = min({*range(len(special) + 1)} - {*special})
+    return np.where(np.isin(ids, [*special]), ordinary, ids)
+
+
 # Inputs that other parts compute
 
 
@@ -175,8 +195,8 @@ def _embedding_part(part: Part) -> str:
     return f"{EMBEDDING_FILE}{dtype_suffix(part.dtype)}"
 
 
-def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
-    """The inputs of the texts that other parts compute. Token embeddings are left out: they change at each step."""
+def _linked_inputs(part: Part, plan: Plan, run: ExactOutputs) -> dict[str, Array]:
+    """The inputs of the texts that other parts compute; not token embeddings, which change at each step."""
     linked_inputs: dict[str, Array] = {}
     others = {link.part for link in part.spec.links} - {_embedding_part(part)}
     for linked in (other for other in plan.parts if other.name in others):
@@ -193,7 +213,7 @@ def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
 
 
 def logits_without_cache(
-    part: Part, plan: Plan, texts: Array, prompts: Prompts, special: Collection[int], run: RunPart
+    part: Part, plan: Plan, texts: Array, prompts: Prompts, special: Collection[int], run: ExactOutputs
 ) -> tuple[str, Array]:
     """A runner's name, and the logits `[batch, length, vocabulary]` of texts without a past; no special token wins."""
     prompt_mask = prompts.attention_mask

@@ -1,11 +1,10 @@
 """The float form of a quantized file: the same graph on the same stored weights, whose products are those of floats.
 
-A file may quantize activations while it runs. Then its outputs differ from those of its weights by more than rounding.
-And the kernel of MatMulNBits rounds more than a product of floats: 10 to 17 unit roundoffs where PyTorch has 2 to 7.
-In the float form these products read the weights as numbers, and floats of 16 bits are float32: no operator rounds. So
-the rest of the graph is compared with PyTorch in float32; for rounded constants two unit roundoffs of 16 bits are
-allowed. Products of integers have exactly the neighbours that onnxfn writes, or they are findings; all kernels of the
-file itself are measured on a text or in the cases.
+Where a file quantizes activations, its outputs differ from those of its weights by more than rounding. And the kernel
+of MatMulNBits rounds by 10 to 17 unit roundoffs where PyTorch has 2 to 7. In the float form these products read the
+weights as numbers, and floats of 16 bits are float32: no operator rounds. So the rest of the graph is compared with
+PyTorch in float32; for rounded constants two unit roundoffs of 16 bits are allowed. Products of integers have exactly
+the neighbours that onnxfn writes, or they are findings; the kernels of the file are measured on a text or in the cases.
 """
 
 from __future__ import annotations
@@ -26,12 +25,14 @@ from onnxfn.weights.onnx_files import graph_nodes, with_inner_graphs, with_weigh
 OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "ConvInteger": "Conv"})
 """An operator on integers -> the operator on floats."""
 
+FROM_CODES = "DequantizeLinear"
+"""The operator from codes to floats, of weights and of activations that a QuantizeLinear computes."""
+
 OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
 """The operator on weights in blocks; its inputs are activations, codes, scales, and zero points if there are any."""
 
 HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
 """The float dtypes of 16 bits, and the numbers that ONNX has for them."""
-
 
 Group = tuple[Any, str, str, str]
 """The node that multiplies quantized activations with integers, and the names of source, scales and result."""
@@ -49,7 +50,7 @@ def float_form(
     from onnx import ModelProto, TensorProto
 
     is_half = dtype in HALVES
-    if not is_half and {*OF_INTEGERS, OF_BLOCKS}.isdisjoint(node.op_type for node in graph_nodes(file)):
+    if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES}.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
     model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
     for codes, shape in in_memory.items():
@@ -59,7 +60,8 @@ def float_form(
     casts = [node for inner in with_inner_graphs(model.graph) for node in inner.node if node.op_type == "Cast"]
     types = {node.output[0]: attribute.i for node in casts for attribute in node.attribute if attribute.name == "to"}
     types |= {each.name: each.data_type for each in model.graph.initializer}
-    outer = Outer(model.graph, types, {*in_memory})
+    ranks = {each.name: len(each.dims) for each in model.graph.initializer}
+    outer = Outer(model.graph, types, {*in_memory}, ranks)
     findings = [line for graph in [*with_inner_graphs(model.graph)][::-1] for line in _compute_in_floats(graph, outer)]
     if is_half:
         _widen(model.graph)
@@ -73,14 +75,12 @@ def name_in_memory(codes: str) -> str:
 
 @frozen(eq=False)
 class Outer:
-    """The outer graph, which gets the constants.
-
-    `types`: those of the values that may be scales. `in_memory`: the codes whose elements are in memory.
-    """
+    """The outer graph, which gets the constants: the types of values, the codes in memory, the initializers' ranks."""
 
     graph: Any
     types: Mapping[str, int]
     in_memory: Collection[str]
+    ranks: Mapping[str, int]
 
     def constant(self, array: Any) -> str:
         """The name of a new constant."""
@@ -99,7 +99,7 @@ def _widen(outer: Any) -> None:
     for graph in with_inner_graphs(outer):  # what an inner graph reads is known before it
         ports = [(each.name, each.type.tensor_type.elem_type) for each in graph.input] if graph is outer else []
         stored = [*ports, *((each.name, each.data_type) for each in graph.initializer)]
-        read = [name for name, dtype in stored if dtype in HALVES.values()]
+        read = dict.fromkeys(name for name, dtype in stored if dtype in HALVES.values())  # an input may have a default
         wide.update({name: f"{name}_in_float32" for name in read})
         for node in graph.node:
             _widen_node(node, wide)
@@ -139,7 +139,7 @@ def _compute_in_floats(graph: Any, outer: Outer) -> Iterator[str]:
             yield f"{product.output[0]!r} is computed by a {product.op_type} whose neighbours are not those of onnxfn"
         else:
             groups[group[-1]] = group
-    nodes = [new for node in graph.node for new in _in_floats(node, groups, outer)]
+    nodes = [new for node in graph.node for new in _in_floats(node, groups, producers, outer)]
     needed, remaining = {output.name for output in graph.output}, list[Any]()
     for node in reversed(nodes):  # what only a product of integers read has no readers now
         if not needed.isdisjoint(node.output):
@@ -153,7 +153,7 @@ Readers = Mapping[str, list[Any]]
 """From the name of a value to the nodes that read it."""
 
 
-def _in_floats(node: Any, groups: Mapping[str, Group], outer: Outer) -> Sequence[Any]:
+def _in_floats(node: Any, groups: Mapping[str, Group], producers: Mapping[str, Any], outer: Outer) -> Sequence[Any]:
     """The nodes in place of a node: the last one of a group becomes a product, and so does one of blocks."""
     group = groups.get(node.output[0])
     if group is not None:
@@ -162,8 +162,26 @@ def _in_floats(node: Any, groups: Mapping[str, Group], outer: Outer) -> Sequence
         codes, zero = (new("Cast", product.input[index], to=outer.types[scales]) for index in (1, ZERO_POINTS))
         new(OF_INTEGERS[product.op_type], source, new("Mul", new("Sub", codes, zero), scales))
         return _with_output(new, product.attribute, output)
+    if node.op_type == FROM_CODES:
+        return _dequantized(node, producers.get(node.input[0]), outer)
     is_known = node.op_type == OF_BLOCKS and not any(node.input[ZERO_POINTS + 1 :])
     return _product_of_blocks(node, outer) if is_known else [node]
+
+
+def _dequantized(node: Any, quantizer: Any, outer: Outer) -> Sequence[Any]:
+    """The nodes in place of a DequantizeLinear: codes of a weight are multiplied; activations are as before."""
+    new, (codes, scales, *zero) = Nodes(f"{node.output[0]}_of", outer), node.input
+    if codes in outer.ranks and scales in outer.types:
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
+        sizes = [-1, *[1] * (outer.ranks[codes] - axis - 1)] if outer.ranks[scales] else [1]
+        numbers, *points = (new("Cast", name, to=outer.types[scales]) for name in (codes, *zero))
+        steps, *points = (new("Reshape", name, sizes) for name in (scales, *points))
+        new("Mul", new("Sub", numbers, *points) if points else numbers, steps)
+    elif quantizer is not None and [*quantizer.input[1:]] == [scales, *zero]:
+        new("Identity", quantizer.input[0])
+    else:
+        return [node]
+    return _with_output(new, (), node.output[0])
 
 
 @frozen(eq=False)

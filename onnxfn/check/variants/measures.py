@@ -1,7 +1,7 @@
 """Accuracy measures of the outputs of quantized and 16-bit files, the measures of each output, and their floors.
 
-A measure takes the arrays of the file and of PyTorch in float32 with the weights of the model. It says what a user
-loses by quantization; `file_weights.py` proves the graph. A measure is a number that readers know, and it has a floor.
+A measure compares the arrays of the file with those of PyTorch in float32 with the weights of the model: it says what
+a user loses by quantization. It is a number that readers know, and it has a floor.
 """
 
 from __future__ import annotations
@@ -76,12 +76,7 @@ def agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
 
 
 def kl(output: str, actual: Outputs, expected: Outputs) -> Array:
-    """The KL divergence of the file's distribution from PyTorch's, at each position, in nats.
-
-    >>> logits = np.log(np.array([[0.5, 0.5], [0.9, 0.1]]))
-    >>> kl("logits", {"logits": logits}, {"logits": np.log(np.array([[0.5, 0.5], [0.5, 0.5]]))}).round(3).tolist()
-    [0.0, 0.511]
-    """
+    """The KL divergence of the file's distribution from PyTorch's, at each position, in nats."""
     left, right = _rows(actual[output]), _rows(expected[output])
     blocks = [slice(start, start + POSITIONS_AT_ONCE) for start in range(0, len(right), POSITIONS_AT_ONCE)]
     return np.concatenate([_kl_of_rows(left[block], right[block]) for block in blocks] or [np.zeros(0)])
@@ -113,11 +108,7 @@ def cosine(output: str, actual: Outputs, expected: Outputs) -> Array:
 
 
 def cosine_of(actual: Array, expected: Array) -> float:
-    """The cosine of two arrays as vectors; 1 for two zeros, NaN where other elements are infinite or NaN.
-
-    >>> cosine_of(np.array([3.0, 4.0]), np.array([4.0, 3.0])), cosine_of(np.zeros(2), np.zeros(2))
-    (0.96, 1.0)
-    """
+    """The cosine of two arrays as vectors; 1 for two zeros, NaN where other elements are infinite or NaN."""
     left, right = actual.ravel(), expected.ravel()
     starts = range(0, max(left.size, 1), ELEMENTS_AT_ONCE)
     blocks = [_products(*(array[start : start + ELEMENTS_AT_ONCE] for array in (left, right))) for start in starts]
@@ -140,11 +131,6 @@ def iou(output: str, actual: Outputs, expected: Outputs) -> Array:
     """The overlap of each of PyTorch's best boxes with the file's box that overlaps most: intersection over union.
 
     Boxes are centers and sizes. The best have the highest scores in `logits`. A model may return them in another order.
-
-    >>> boxes, scores = np.array([[[0.5, 0.5, 0.2, 0.2], [0.2, 0.2, 0.2, 0.2]]]), np.zeros((1, 2, 3))
-    >>> outputs = {"pred_boxes": boxes, "logits": scores}
-    >>> iou("pred_boxes", outputs, outputs).round(3).tolist()
-    [1.0, 1.0]
     """
     return np.concatenate([overlaps.max(-1) for overlaps, *_ in _best_boxes(output, actual, expected)])
 
@@ -175,12 +161,12 @@ def _overlaps(left: Array, right: Array) -> Array:
     return np.asarray(np.where(union > 0, shared / np.where(union > 0, union, 1.0), 1.0))
 
 
-HALF, EIGHT_BITS, DYNAMIC, FOUR_BITS = "16 bits", "8 bits", "8 bits, dynamic", "4 bits"
-"""The kinds of variants that have floors. Of a dynamic one the activations are quantized, too."""
+HALF, EIGHT_BITS, DYNAMIC, FOUR_BITS, STATIC = "16 bits", "8 bits", "8 bits, dynamic", "4 bits", "8 bits, static"
+"""The kinds of variants that have floors. Of a dynamic or static one the activations are quantized, too."""
 
 
-def _floors(*, half: float | None, eight: float, dynamic: float, four: float) -> Mapping[str, float]:
-    floors = {HALF: half, EIGHT_BITS: eight, DYNAMIC: dynamic, FOUR_BITS: four}
+def _floors(*, half: float | None, eight: float, dynamic: float, four: float, static: float) -> Mapping[str, float]:
+    floors = {HALF: half, EIGHT_BITS: eight, DYNAMIC: dynamic, FOUR_BITS: four, STATIC: static}
     return MappingProxyType({kind: floor for kind, floor in floors.items() if floor is not None})
 
 
@@ -194,16 +180,19 @@ def _floors(*, half: float | None, eight: float, dynamic: float, four: float) ->
 #          kl         0.000012   0.0012    0.49 to 0.60      0.32 to 0.42
 #          cases                 0.9988    0.71 to 0.77      0.69 to 0.76
 #          weights               0.99998   0.9933 to 0.9999  0.9939 to 0.9946
+# Static 8 bits: MiniLM has a cosine of 0.981, and weights of 0.9998. Trained on pictures of 64 x 64 pixels, DeiT-tiny
+# has an agreement of 0.996 over 500 of them and a cosine of 0.9999, MobileNetV2 1.0 0.984 and 0.9993, ResNet-50 0.982
+# and 0.998; a ResNet-50 that had learnt little had 0.875 on other pictures. Text decoders are not measured.
 # A model of 135 million parameters loses more than larger ones. A file whose layers are wrong has an agreement near 0
 # and a KL divergence above 3. The floors of the cosine of float16 and of 8 bits are what users of embeddings expect.
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "agreement": Measure(agreement, _floors(half=0.97, eight=0.9, dynamic=0.4, four=0.4), np.mean),
-        "kl": Measure(kl, _floors(half=0.005, eight=0.05, dynamic=1.0, four=0.8), np.mean, least=True),
-        "cosine": Measure(cosine, _floors(half=0.9999, eight=0.99, dynamic=0.99, four=0.9), np.min),
-        "iou": Measure(iou, _floors(half=0.98, eight=0.9, dynamic=0.75, four=0.75), np.mean),
-        "cases": Measure(cosine, _floors(half=None, eight=0.95, dynamic=0.5, four=0.5), np.min),
-        "weights": Measure(cosine, _floors(half=None, eight=0.999, dynamic=0.9, four=0.97), np.min),
+        "agreement": Measure(agreement, _floors(half=0.97, eight=0.9, dynamic=0.4, four=0.4, static=0.8), np.mean),
+        "kl": Measure(kl, _floors(half=0.005, eight=0.05, dynamic=1.0, four=0.8, static=1.0), np.mean, least=True),
+        "cosine": Measure(cosine, _floors(half=0.9999, eight=0.99, dynamic=0.99, four=0.9, static=0.95), np.min),
+        "iou": Measure(iou, _floors(half=0.98, eight=0.9, dynamic=0.75, four=0.75, static=0.75), np.mean),
+        "cases": Measure(cosine, _floors(half=None, eight=0.95, dynamic=0.5, four=0.5, static=0.5), np.min),
+        "weights": Measure(cosine, _floors(half=None, eight=0.999, dynamic=0.9, four=0.97, static=0.999), np.min),
     }
 )
 
@@ -215,13 +204,7 @@ TOKEN_TASKS = (
 
 
 def output_measures(spec: PlannedSpec, output: str) -> tuple[str, ...]:
-    """The names of the measures of an output of a part.
-
-    >>> output_measures(PlannedSpec(task="text-generation-with-past"), "logits")
-    ('agreement', 'kl')
-    >>> output_measures(PlannedSpec(task="text-classification"), "logits")
-    ('agreement', 'cosine')
-    """
+    """The names of the measures of an output of a part."""
     task, names = (spec.task or "").removesuffix("-with-past"), {each.name for each in spec.outputs}
     if output == BOXES:
         return ("iou",)

@@ -1,21 +1,20 @@
-"""Measures a quantized or 16-bit file against PyTorch in float32.
-
-The graph is proven elsewhere: see `file_weights.py`.
-"""
+"""Measures a quantized or 16-bit file against PyTorch in float32; `file_weights.py` proves the graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from attrs import field, frozen
 
 from onnxfn.check.cases.references import OutputArrays, Reference, with_outputs
-from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
+from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, STATIC, output_measures
 from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.verdict.compare import valid_elements
+from onnxfn.graphs.wide_values import WIDE
 from onnxfn.run.sessions import run_session
 from onnxfn.specs.algebra.dummies import Array, dtype_of
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
@@ -23,6 +22,7 @@ from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
 from onnxfn.specs.short_repr import counted
+from onnxfn.weights.onnx_files import metadata
 
 Values = Mapping[tuple[str, str], Array]
 """From the name of an output and of a measure to the values of some cases."""
@@ -30,10 +30,9 @@ Values = Mapping[tuple[str, str], Array]
 
 @frozen
 class Proof:
-    """The inputs of the proof of a variant besides the model and the file.
+    """The inputs of a proof: the reference for the real text, if the part reads one, and the floors of the caller.
 
-    `text`: the reference for the real text; None if the part reads none. `floors`: those of the caller. `model`: the
-    PyTorch model before its weights were converted; None: the model that the file is compared with.
+    `model`: the PyTorch model before its weights were converted; None: the one that the file is compared with.
     """
 
     text: Reference | None = None
@@ -43,6 +42,9 @@ class Proof:
 
 NO_PROOF = Proof()
 
+OF_INTEGERS: Mapping[str, str] = MappingProxyType({"dynamic": DYNAMIC, "static": STATIC})
+"""The kind of a rule whose activations are integers, too -> the kind of variant."""
+
 
 def is_quantized(spec: PlannedSpec) -> bool:
     """Whether the file of a part has quantized weights."""
@@ -50,19 +52,19 @@ def is_quantized(spec: PlannedSpec) -> bool:
 
 
 def variant_kind(spec: PlannedSpec) -> str | None:
-    """The kind of variant that a part is, by its weights of the fewest bits; None for float32 and float64.
-
-    >>> from onnxfn.specs.algebra.spec import Target
-    >>> variant_kind(PlannedSpec(target=Target(float_dtype="float16"))), variant_kind(PlannedSpec())
-    ('16 bits', None)
-    """
+    """The kind of variant that a part is, by its weights of the fewest bits; None for float32 and float64."""
     rules = _rules(spec)
     if not rules:
         # bfloat16 has 8 digits
         return {"float16": HALF, "bfloat16": EIGHT_BITS}.get(spec.target.float_dtype or "float32")
     bits = min(rule.bits for rule in rules)
-    is_dynamic = any(rule.kind == "dynamic" and rule.bits == bits for rule in rules)
-    return DYNAMIC if is_dynamic else {2: "2 bits", 4: FOUR_BITS, 8: EIGHT_BITS}[bits]
+    kinds = {rule.kind: OF_INTEGERS[rule.kind] for rule in rules if rule.bits == bits and rule.kind in OF_INTEGERS}
+    return next(iter(kinds.values())) if kinds else {2: "2 bits", 4: FOUR_BITS, 8: EIGHT_BITS}[bits]
+
+
+def is_proven_apart(part: Part, file: Path) -> bool:
+    """Whether a file is measured, and its graph proven in float32: with quantized weights, or some float32 values."""
+    return is_quantized(part.spec) or (part.spec.target.float_dtype == "float16" and f"onnxfn.{WIDE}" in metadata(file))
 
 
 def _rules(spec: PlannedSpec) -> list[WeightRule]:
@@ -109,14 +111,14 @@ def variant_measurements(
     part: Part,
     session: Any,
     proof: Proof,
-    expected: Callable[[], Iterable[Reference]],
+    expected: Callable[[], Iterable[Reference]] | None,
     weights: Sequence[WeightError] = (),
 ) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
-    """The measurements of a part, and findings: on the text, or in the cases of a quantized part; of its weights.
+    """The measurements of a part, and findings: on the text, or in its cases; of its weights, by their errors.
 
-    `expected`: the references of its cases. `weights`: the errors of its quantized weights.
+    `expected`: the references of its cases; None for a file that is compared with PyTorch.
     """
-    references = expected() if proof.text is None and is_quantized(part.spec) else ()
+    references = expected() if proof.text is None and expected is not None else ()
     answers = (with_outputs(lambda: session, None, Path(f"{part.name}.onnx"), part, each) for each in references)
     pairs = [case_values(part, each, outputs) for each, outputs in answers if outputs is not None]
     cases, findings = [values for values, _ in pairs], tuple(line for _, lines in pairs for line in lines)
@@ -145,13 +147,19 @@ def measurement(part: Part, output: str, name: str, values: Array, floors: Floor
 def _text_values(part: Part, session: Any, text: Reference) -> Values:
     """The values of the measures of the outputs for the text, without a cache: the cases measure it."""
     fed_back = {feedback.output for feedback in part.spec.feedback}
-    feeds = {
-        input_.name: array.astype(dtype_of(part.spec, input_)) if array.dtype.kind == "f" else array
-        for input_, array in ((each, text.inputs[each.name]) for each in part.spec.inputs)
-    }
+    feeds = feeds_of(part, text.inputs)
     outputs = run_session(session, [*part.outputs], feeds, f"{part.name}.onnx on {text.case}")
     values, _ = case_values(part, text, outputs)
     return {key: array for key, array in values.items() if key[0] not in fed_back and key[1] != "cases"}
+
+
+def feeds_of(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of a part in the dtypes of its file."""
+    pairs = [(each, inputs[each.name]) for each in part.spec.inputs]
+    return {
+        each.name: array.astype(dtype_of(part.spec, each)) if array.dtype.kind == "f" else array
+        for each, array in pairs
+    }
 
 
 def check_floors(plan: Plan, floors: Floors) -> None:

@@ -48,8 +48,7 @@ Index = slice | Array
 class Tensor:
     """A tensor of a file, whose bytes stay there until some of its rows are read.
 
-    `rows`: from their number and an index to these rows, `[rows, columns]`: an `Index`, or a pair of indices of rows
-    and columns.
+    `rows`: from their number and an `Index`, or a pair of them for rows and columns, to these rows.
     """
 
     dtype: Any
@@ -162,11 +161,7 @@ def _integers(node: Any) -> dict[str, int]:
 
 
 def _unpacked(data: Array, bits: int) -> Array:
-    """The codes in bytes, along the last axis; the first code is in the low bits.
-
-    >>> _unpacked(np.array([0x21, 0x43], np.uint8), 4).tolist()
-    [1, 2, 3, 4]
-    """
+    """The codes in bytes, along the last axis; the first code is in the low bits."""
     if bits == BYTE:
         return data
     codes = np.empty((*data.shape, BYTE // bits), np.uint8)
@@ -291,8 +286,20 @@ def _matmul_integer(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | N
     name = _scale_name(node.output[0], nodes, read)
     if name is None:
         return None
-    codes, scales, points = read(node.input[1]), read(name), _zero_points(node, read)
-    is_kernel = node.op_type == "ConvInteger"
+    return _of_integers(read(node.input[1]), read(name), _zero_points(node, read), node.op_type == "ConvInteger")
+
+
+def _dequantized(node: Any, read: Tensors, _: Any) -> QuantizedMatrix | None:
+    """The matrix of a DequantizeLinear of codes: kernels or `[N, K]` along the first axis, else `[K, N]`."""
+    codes = read(node.input[0])
+    if len(codes.shape) < 2 or not _is_initializer(node.input[1], read):  # noqa: PLR2004 - rows and columns
+        return None
+    points = read(node.input[2]) if len(node.input) > 2 else None  # noqa: PLR2004 - the third
+    return _of_integers(codes, read(node.input[1]), points, _integers(node).get("axis", 1) == 0)
+
+
+def _of_integers(codes: Tensor, scales: Tensor, points: Tensor | None, is_kernel: bool) -> QuantizedMatrix:  # noqa: FBT001
+    """The matrix of integers with a scale for all outputs or each: the first axis of a kernel, else the last."""
     scale = scales.whole().astype(np.float32)[:, None]
     zero = np.zeros((1, 1), np.float32) if points is None else points.whole().astype(np.float32)[:, None]
     limits, inputs = np.iinfo(codes.dtype), codes.shape[0]
@@ -377,6 +384,7 @@ READERS: Mapping[str, Callable[[Any, Tensors, Any], QuantizedMatrix | None]] = M
         "MatMulInteger": _matmul_integer,
         "MatMulBnb4": _matmul_bnb4,
         "ConvInteger": _matmul_integer,
+        "DequantizeLinear": _dequantized,
     }
 )
 """An operator with a quantized matrix -> the function that returns its matrix."""

@@ -1,7 +1,6 @@
 """Compares the quantized weights in an ONNX file with those of the model: each element is within its step.
 
-Outputs show a fault in one weight only if it is large; the step of each block shows it everywhere. The weights are read
-some rows at a time.
+Outputs show a fault in one weight only if it is large; the step of each block shows it everywhere.
 """
 
 from __future__ import annotations
@@ -23,11 +22,7 @@ ELEMENTS_AT_ONCE = 1 << 18
 
 @frozen
 class WeightError:
-    """The error of a quantized weight in a file against the model's.
-
-    `outside`: how many of its elements are farther than their step allows. `first_row`: the first row in the file with
-    such an element; None if there is none.
-    """
+    """The error of a quantized weight; how many elements are `outside` their steps, and the first row with such."""
 
     weight: str
     cosine: float

@@ -26,11 +26,15 @@ from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, IDS
 from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
+from onnxfn.specs.plan.real_inputs import picture_inputs
 from onnxfn.specs.plan.text_cases import TOKEN_FILLS
 from onnxfn.weights.layouts import dtype_suffix
 
 TEXT_TOKENS, ROW_TOKENS = 300, 100
 """The tokens that are measured, and the tokens of a row: attention costs less in several rows than in a single one."""
+
+PICTURES = 32
+"""The pictures that are measured, at most."""
 
 TextReferences = Callable[[Part, Plan], Reference | None]
 """From a part and its plan to the reference for the real text; None if the part reads no tokens."""
@@ -91,21 +95,24 @@ def _tokenizer(checkpoint: Path | None) -> Any:
 def text_references(model: Any, preprocessor: Any = None, checkpoint: Path | None = None) -> TextReferences:
     """A function that computes the reference of a part at its first call. Variants of one export can share it.
 
-    Weights of another dtype are converted to float32 one by one. The tokenizer is the preprocessor, or that of the
-    preprocessor or of the checkpoint. Without one the tokens are random.
+    The tokenizer is the preprocessor, or that of the preprocessor or of the checkpoint.
     """
-    reference = partial(_text_reference, model, cache(partial(text_tokens, preprocessor, checkpoint)))
+    reference = partial(_text_reference, model, preprocessor, cache(partial(text_tokens, preprocessor, checkpoint)))
     known: TextReferences = memoize(reference, key=lambda of, _: of[0].name.removesuffix(dtype_suffix(of[0].dtype)))
     return known
 
 
 def _text_reference(
-    model: Any, every_token: Callable[[], TextTokens | None], part: Part, plan: Plan
+    model: Any, preprocessor: Any, every_token: Callable[[], TextTokens | None], part: Part, plan: Plan
 ) -> Reference | None:
     import torch
 
     if not reads_text(part.spec):
-        return None
+        # No calibration has this seed. In 16 bits, a class that changes in one of so few pictures says nothing.
+        pictures = partial(picture_inputs, part.spec, preprocessor, count=PICTURES, seed=0)
+        inputs = pictures() if part.spec.target.quantization else {}
+        words = f"{max(map(len, inputs.values()), default=0)} pictures"
+        return Reference(words, inputs, torch_outputs(model, part, inputs, torch.float32)) if inputs else None
     tokens = every_token()
     high = max((_vocabulary(other.spec) for other in plan.parts), default=0)
     tokens = tokens if tokens is not None and max(*tokens.before, *tokens.after, *tokens.ids) < high else None

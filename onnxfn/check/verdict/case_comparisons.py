@@ -18,27 +18,9 @@ from attrs import evolve, field, frozen
 from onnxfn.check.cases.references import OutputArrays, Reference, case_reference
 from onnxfn.check.cuts.graph_values import computed_values
 from onnxfn.check.cuts.runs import written_graph
-from onnxfn.check.verdict.choices import (
-    ANSWERED,
-    PICKED,
-    WorseChoice,
-    choosing_again,
-    choosing_as_file,
-    compared_values,
-    picked_positions,
-)
+from onnxfn.check.verdict import choices, verdict
 from onnxfn.check.verdict.compare import Exact, compare, valid_elements
 from onnxfn.check.verdict.roundings import ROUNDINGS, error_of_sums, rounded_otherwise
-from onnxfn.check.verdict.verdict import (
-    NO_ERROR,
-    Comparison,
-    ExactOutputs,
-    NoReference,
-    Norms,
-    allowed,
-    larger,
-    precision_of,
-)
 from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import Array
@@ -47,17 +29,17 @@ from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 
-def agreeing_with_any_case(part: Part, comparisons: Sequence[Comparison]) -> list[Comparison]:
+def agreeing_with_any_case(part: Part, comparisons: Sequence[verdict.Comparison]) -> list[verdict.Comparison]:
     """The comparisons of an output in its cases; those pass, too, whose error PyTorch's largest own error allows."""
-    bound = allowed(precision_of(part.spec.target.float_dtype), _largest_own(comparisons))
+    bound = verdict.allowed(verdict.precision_of(part.spec.target.float_dtype), _largest_own(comparisons))
     return [
         evolve(each, passed=each.passed or (each.norms is not None and each.norms <= bound)) for each in comparisons
     ]
 
 
-def _largest_own(comparisons: Sequence[Comparison]) -> Norms:
+def _largest_own(comparisons: Sequence[verdict.Comparison]) -> verdict.Norms:
     """The largest norms of PyTorch's own error among comparisons."""
-    return larger(NO_ERROR, *(each.own_norms for each in comparisons if each.own_norms is not None))
+    return verdict.larger(verdict.NO_ERROR, *(each.own_norms for each in comparisons if each.own_norms is not None))
 
 
 @frozen(eq=False)
@@ -74,19 +56,19 @@ class CheckedFile:
     model: Any
     part: Part
     file: Path
-    exact: ExactOutputs
+    exact: verdict.ExactOutputs
     tick: Tick = field(default=no_tick)
     content: bytes | None = field(default=None, repr=False)
     findings: tuple[str, ...] = ()
     in_memory: Mapping[str, Array] = field(factory=dict, repr=False)
     dtype: str | None = None
-    least: Norms = NO_ERROR
+    least: verdict.Norms = verdict.NO_ERROR
     choosing: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def case_comparisons(
-    checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[Comparison] = ()
-) -> tuple[Comparison, ...]:
+    checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[verdict.Comparison] = ()
+) -> tuple[verdict.Comparison, ...]:
     """The comparison of each output in a case; `earlier` are those in the cases before.
 
     If one differs, PyTorch computes its outputs again with the choices of the file. If these choices are as good as its
@@ -102,8 +84,8 @@ def case_comparisons(
 
 
 def _of_same_values(
-    checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[Comparison] = ()
-) -> tuple[Comparison, ...]:
+    checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[verdict.Comparison] = ()
+) -> tuple[verdict.Comparison, ...]:
     """The comparison of each output for the values of a case."""
     comparisons = output_comparisons(checked, reference, outputs, earlier)
     if all(each.passed for each in comparisons):
@@ -112,31 +94,31 @@ def _of_same_values(
     if as_file and all(each.passed for each in as_file):
         return as_file
     sums = error_of_sums(checked.model, checked.part, reference.inputs)
-    if sums != NO_ERROR:
-        with_sums = evolve(checked, least=larger(checked.least, sums))
+    if sums != verdict.NO_ERROR:
+        with_sums = evolve(checked, least=verdict.larger(checked.least, sums))
         comparisons = output_comparisons(with_sums, reference, outputs, earlier)
     return comparisons if all(each.passed for each in comparisons) else as_file or comparisons
 
 
-def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Comparison, ...]:
+def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[verdict.Comparison, ...]:
     """The comparisons where PyTorch picks and answers as the file does; none if it does not, or not by rounding."""
     part, written = checked.part, written_graph(checked.file, checked.content)
-    picked, compared = picked_positions(written), compared_values(written)
+    picked, compared = choices.picked_positions(written), choices.compared_values(written)
     if not picked and not compared:
         return ()
     try:
         values = computed_values(written, [*picked, *compared], reference.inputs)
         picks, answers = ([values[name] for name in names] for names in (picked, compared))
-        with choosing_as_file(picks, answers, precision_of(part.spec.target.float_dtype)) as chosen:
+        with choices.choosing_as_file(picks, answers, verdict.precision_of(part.spec.target.float_dtype)) as chosen:
             expected = torch_outputs(checked.model, part, reference.inputs, torch_dtype(checked.dtype))
-    except (OnnxfnError, WorseChoice):
+    except (OnnxfnError, choices.WorseChoice):
         return ()
     if not chosen:
         return ()
 
-    label = ", ".join(text for text in (PICKED, ANSWERED) if text in dict(chosen.values()))
+    label = ", ".join(text for text in (choices.PICKED, choices.ANSWERED) if text in dict(chosen.values()))
     actual = tuple(values[name] for name in part.outputs)
-    as_file = evolve(checked, choosing=partial(choosing_again, chosen))
+    as_file = evolve(checked, choosing=partial(choices.choosing_again, chosen))
     comparisons = output_comparisons(as_file, evolve(reference, outputs=expected), actual)
     return tuple(evolve(each, reference=f"{each.reference}, {label}") for each in comparisons)
 
@@ -150,7 +132,7 @@ JUMP = 100
 
 def _for_other_values(
     checked: CheckedFile, reference: Reference, undecided: Mapping[str, float]
-) -> tuple[Comparison, ...]:
+) -> tuple[verdict.Comparison, ...]:
     """The comparisons for the first other values of a case that rounding does not decide about; none for no such.
 
     `undecided`: from outputs to PyTorch's own error. A detector picks boxes by overlaps: for some values rounding
@@ -164,7 +146,7 @@ def _for_other_values(
             other = case_reference(checked.model, part, evolve(case, seed=case.seed + seed), checked.dtype)
             values = computed_values(written_graph(checked.file, checked.content), (), other.inputs)
             _, exact = checked.exact(part, other.inputs)
-        except (OnnxfnError, NoReference):
+        except (OnnxfnError, verdict.NoReference):
             return ()
         arrays = dict(zip(part.outputs, zip(other.outputs, exact, strict=True), strict=True))
         if not any(_own_error(*arrays[name]) * JUMP <= error for name, error in undecided.items()):
@@ -182,13 +164,13 @@ def _own_error(expected: Array, exact: Array) -> float:
 
 
 def output_comparisons(
-    checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[Comparison] = ()
-) -> tuple[Comparison, ...]:
+    checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[verdict.Comparison] = ()
+) -> tuple[verdict.Comparison, ...]:
     """The comparison of each output in the case of a reference; the exact outputs are computed at most once.
 
     PyTorch rounds otherwise for the first output that differs alone: in a faulty file each run would be in vain.
     """
-    part, inputs, comparisons = checked.part, reference.inputs, list[Comparison]()
+    part, inputs, comparisons = checked.part, reference.inputs, list[verdict.Comparison]()
 
     @cache
     def computed(number: int) -> tuple[str, OutputArrays]:
@@ -202,7 +184,7 @@ def output_comparisons(
         return how, arrays[index]
 
     for index, (output, actual, expected) in enumerate(zip(part.spec.outputs, outputs, reference.outputs, strict=True)):
-        known = larger(checked.least, _largest_own([each for each in earlier if each.output == output.name]))
+        known = verdict.larger(checked.least, _largest_own([each for each in earlier if each.output == output.name]))
         roundings = ROUNDINGS if all(each.passed for each in (*earlier, *comparisons)) else 0
         exact, *others = (partial(of_output, index, number) for number in range(1 + roundings))
         case, select = reference.case, valid_elements(part.spec, output, inputs)

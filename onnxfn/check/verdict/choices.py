@@ -1,13 +1,12 @@
 """Choices of a model that rounding can change: positions that it picks, and answers of comparisons.
 
-A detector decodes the positions with the best scores. If scores are equal up to rounding, PyTorch in float64, PyTorch
-in float32 and ONNX Runtime may pick different positions. A segmenter hides positions from attention where a mask is
-below 0.5, and a value may equal 0.5 up to rounding. All outputs then differ. So PyTorch makes the choices of ONNX
-Runtime, and the outputs are compared once more. The choices must be as good: up to rounding, the scores are PyTorch's
-best, and the values with another answer equal the number that they are compared with.
+A detector decodes the positions with the best scores; a segmenter hides positions where a mask is below 0.5. Where
+scores, or a value and 0.5, are equal up to rounding, PyTorch and ONNX Runtime may choose differently. All outputs then
+differ. So PyTorch makes the choices of ONNX Runtime, and the outputs are compared once more. The choices must be as
+good: up to rounding, the scores are PyTorch's best, and the values equal the number that they are compared with.
 
-The choices of ONNX Runtime are read in a run of the file with these values as outputs. ONNX Runtime may optimize this
-file differently, round differently and choose differently. So the outputs of this run are compared.
+The choices are read in a run of the file with these values as outputs. ONNX Runtime may optimize this file differently,
+and choose differently. So the outputs of this run are compared.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ ANSWERED = "which answers as ONNX Runtime does where a value equals a threshold 
 """The end of the text about what outputs were compared with."""
 
 COMPARISONS = ("lt", "le", "gt", "ge", "less", "less_equal", "greater", "greater_equal")
-"""The names of the functions of torch that compare, those of the operators of Python included."""
+"""The names of the functions of torch that compare, and of Python's operators."""
 
 Chosen = Mapping[int, tuple[str, Array]]
 """From the number of a choice in a run of PyTorch to `PICKED` or `ANSWERED`, and to its positions or answers."""

@@ -87,10 +87,7 @@ def _no_exact() -> tuple[str, Array]:
 
 @frozen(eq=False)
 class Exact:
-    """PyTorch's array of an output in a wider dtype, and those that are rounded otherwise.
-
-    `known`: the largest norms of PyTorch's own error in the cases that were compared before.
-    """
+    """PyTorch's array of an output in a wider dtype, those rounded otherwise, and its largest own norms before."""
 
     array: ExactArray = _no_exact
     roundings: Sequence[ExactArray] = ()

@@ -14,8 +14,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.architectures.placeholders import Placeholders, placeholders, with_placeholders
-from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener
-from onnxfn.check.texts.token_choices import ordinary_logits
+from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, ordinary_logits
 from onnxfn.check.wholes.torch_whole import MASK, WHOLE, encoder_arguments, forward_arguments, whole_part
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_token, prompt_outputs, session_outputs

@@ -40,10 +40,7 @@ NO_CACHE = Constant("use_cache", value=False)
 def whole_part(
     arguments: Mapping[str, Array], spec: PlannedSpec, output: str = "logits", constants: Iterable[Constant] = ()
 ) -> Part:
-    """The whole model as a part that takes these arguments and gives one output, in the dtype of another spec.
-
-    `forward` always gets the constants.
-    """
+    """The whole model as a part from these arguments and constants to one output, in the dtype of another spec."""
     inputs = (
         InputSpec(name, AxisMap(axis_map("_").axes * array.ndim), "whole", path=(name,))
         for name, array in arguments.items()
@@ -56,11 +53,10 @@ def whole_part(
 def forward_arguments(
     model: Any, arguments: Mapping[str, Array], texts: Array, known: Placeholders, *, has_three_positions: bool
 ) -> dict[str, Array]:
-    """The arguments of `forward` for texts that begin with a prompt: also the positions and types of its tokens.
+    """The arguments of `forward` for texts, `[batch, length]`, that begin with a prompt: positions and types, too.
 
     A model with positions in time, height and width computes these by itself. `arguments` are those of the prompt, as a
-    processor gives them; `texts` are token ids, `[batch, length]`; `known` says how tokens and features become one
-    sequence.
+    processor gives them.
     """
     parameters = inspect.signature(model.forward).parameters
     mask, new = arguments[MASK], texts.shape[1] - arguments[IDS].shape[1]

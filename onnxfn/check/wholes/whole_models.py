@@ -18,10 +18,9 @@ from attrs import evolve
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.check import differences
-from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error
-from onnxfn.check.texts.token_choices import ordinary_logits
+from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error, ordinary_logits
 from onnxfn.check.variants.measures import cosine_of
-from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, measurement
+from onnxfn.check.variants.proof import NO_PROOF, Proof, is_proven_apart, measurement
 from onnxfn.check.verdict.compare import Exact, compare
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, Scale, allowed_by_scale, judged, precision_of
 from onnxfn.check.wholes.joined_parts import (
@@ -70,7 +69,7 @@ def whole_model_report(
     whole = whole_model(model, plan, folder, session_for)
     if whole is None:
         return Report((), ())
-    is_measured = any(is_quantized(part.spec) for part in plan.parts)
+    is_measured = any(is_proven_apart(part, folder / f"{part.name}.onnx") for part in plan.parts)
     in_torch = evolve(whole, model=proof.model or model)
     of_prompt = partial(_cosines, whole, in_torch) if is_measured else partial(prompt_comparisons, whole, exact)
     results: list[Any] = []
@@ -142,10 +141,7 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Any, exact: ExactOu
 
 
 def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logits: Array, case: str) -> Comparison:
-    """Compares texts, `[batch, length]`, with those of `generate`: their first other token must be as likely.
-
-    `logits`: PyTorch's for `texts`. `spec`: that of the decoder.
-    """
+    """Compares texts with those of `generate`: their first other token must be as likely, by PyTorch's logits."""
     if texts.shape != generated.shape:
         label = f"{case}: tokens {list(texts.shape)} where generate writes {list(generated.shape)}"
         return Comparison(OF_GENERATE, label, texts.shape, np.inf, np.inf, 0.0, passed=False)

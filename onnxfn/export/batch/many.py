@@ -1,7 +1,4 @@
-"""`export_many`: exports many checkpoints, each in a process of its own; the log of these exports.
-
-The log has a line of JSON for each job that ended. A later run reads what need not be done again.
-"""
+"""`export_many`: exports many checkpoints, each in a process of its own, and logs a line of JSON for each job."""
 
 from __future__ import annotations
 
@@ -220,10 +217,7 @@ def _run(
 
 
 def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | None) -> Task | None:
-    """The first waiting task that fits into the memory next to the running tasks; None if none fits.
-
-    A task that needs more than all of `memory` runs alone.
-    """
+    """The first waiting task that fits into the memory next to the running ones; one that needs more runs alone."""
     used = sum(task.bytes for task in running)
     fitting = (task for task in waiting if memory is None or used + task.bytes <= memory)
     return next(fitting, None if running else next(iter(waiting), None))

@@ -32,10 +32,9 @@ UNKNOWN_BYTES = sys.maxsize
 
 @frozen
 class StoredWeights:
-    """The weights of a checkpoint: their bytes, all elements, and the elements of the largest weight.
+    """The weights of a checkpoint: their bytes in memory, all elements, and those of the largest weight.
 
-    The bytes are those in memory while an export reads the weights: those of the files if they are mapped, else those
-    of all weights in float32, because a library copies them.
+    The bytes are those of the files if they are mapped, else of all weights in float32: a library copies them.
     """
 
     bytes: int = 0
@@ -44,10 +43,7 @@ class StoredWeights:
 
 
 def checkpoint_weights(name: str, source: Path, library: str = TRANSFORMERS) -> StoredWeights | None:
-    """The weights of a checkpoint by its name and its folder or GGUF file. No weight is read.
-
-    None if the cache lacks weights of a name on the hub. LoadFailed or ModelNotFound if a file cannot be read.
-    """
+    """The weights of a checkpoint by its name and its folder or GGUF file, unread; None if the cache lacks them."""
     stored = stored_weights(source, library)
     listed = [source / file for index in source.glob(INDEX) for file in names_in(index)]
     return stored if Path(name).exists() or (stored.bytes and all(file.is_file() for file in listed)) else None
@@ -69,10 +65,9 @@ def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
 
 
 def memory_need(stored: StoredWeights | None, check: str) -> int:
-    """The bytes of memory that an export to float32 needs at most, from its weights, if they are known, and its check.
+    """The bytes of memory that an export to float32 needs at most, for its weights, if known, and its check.
 
-    Anonymous memory counts, and so do the pages of mapped files: an export whose pages another one drives out reads
-    them again. A check of whole files has the weights in ONNX Runtime, one by sections those of a layer.
+    Pages of mapped files count: an export reads them again if another one drives them out.
     """
     if stored is None:
         return UNKNOWN_BYTES

@@ -1,7 +1,6 @@
 """`python -m onnxfn.export.batch.server`: receives jobs by a connection, and runs each in a process of its own.
 
-It imports torch once. The processes of the jobs are copies of it, so none of them spends seconds on imports. It ends
-with the process that has started it, and the process of a job ends with it.
+These processes are copies of it, so that torch is imported once. All end with the process that has started it.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ IMPORTED = ("onnx", "onnx_ir", "torch", "transformers.modeling_utils", "onnxrunt
 
 
 def serve(connection: Connection) -> None:
-    """Runs jobs until the connection ends. For each it sends the process, the result, and None when the process ended.
-
-    A process that was killed has sent no result.
-    """
+    """Runs jobs; for each it sends the process, the result if the process was not killed, and None at its end."""
     end_with_parent()
     for module in IMPORTED:
         import_module(module)

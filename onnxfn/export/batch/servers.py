@@ -31,11 +31,7 @@ Submit = Callable[[ExportRequest, JobLimits], "Future[JobResult]"]
 
 @frozen(eq=False)
 class Server:
-    """A process that leads a group of its own, and runs one job after the other, each in a copy of itself.
-
-    `connection` takes jobs, and returns the messages of `server.serve`. `errors`: the file of what it writes to its
-    error stream, without what its jobs write.
-    """
+    """A process that runs one job after the other, each in a copy of itself, and the file of its own error stream."""
 
     process: subprocess.Popen[bytes]
     connection: Any

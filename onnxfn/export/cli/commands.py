@@ -1,7 +1,4 @@
-"""The command line: options become records, records go to one call, and its result is printed.
-
-A command imports its modules when it runs, so that the help is as fast as typer.
-"""
+"""The command line. A command imports its modules when it runs, so that the help is as fast as typer."""
 
 from __future__ import annotations
 

@@ -100,8 +100,6 @@ def export_script(script: Path, out: Path, modules: Sequence[str], runs: Sequenc
     """Runs a script but for its `__main__` part, watches modules in runs of it, exports them and prints the result.
 
     `modules`: texts NAME=EXPRESSION. `runs`: expressions. Both are of the names that the script has at its end.
-
-    ModelNotFound if there is no such file, InvalidSpec for an expression that fails or is no module.
     """
     if not script.is_file():
         raise ModelNotFound(f"there is no file {script}; watch takes a Python script")

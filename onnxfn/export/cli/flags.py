@@ -1,9 +1,4 @@
-"""Functions as commands of typer: with options of the table, their output, and errors in one line on the error stream.
-
-The output is plain text, with the colors of rich on a terminal. After an error the exit code is 1, and the traceback is
-in a file or on the terminal. Options of `optimum-cli export onnx` have the same words, with hyphens or underscores,
-or advice in one sentence; only `library-name` is `library` here.
-"""
+"""Functions as commands of typer: with options of the table, their output, and errors in a line on the error stream."""
 
 from __future__ import annotations
 
@@ -43,8 +38,7 @@ def say(content: Any, *, err: bool = False) -> None:
 def one_line_errors(*, debug: bool) -> Iterator[None]:
     """Prints an error as one line on the error stream, its notes as lines after it, and exits with code 1.
 
-    An unexpected error, or an error caused by a library or the system, also has a traceback. It goes to a file in the
-    system's temporary folder, and the line names the file. With `debug` it is printed before the line.
+    The traceback of an unexpected error is in a temporary file, which the line names; with `debug` before the line.
     """
     try:
         yield
@@ -76,11 +70,7 @@ Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onn
 
 
 def command(function: Callable[..., None], *options: str) -> Callable[..., None]:
-    """A command that calls a function: with these options, with `--debug`, and with errors in one line.
-
-    The function has arguments and options of its own as parameters. If the command has `options`, it gets as `values`
-    what the user wrote for them, by their names.
-    """
+    """A command that calls a function, with `--debug`; as `values` it gets what the user wrote for `options`."""
     own = [each for each in inspect.signature(function, eval_str=True).parameters.values() if each.name != "values"]
     taken = (*options, "debug")
 
@@ -114,15 +104,7 @@ def answers() -> Mapping[str, str]:
 
 
 def our_option(word: str) -> str:
-    """The word of our option for a word of the command line, without the hyphens in front.
-
-    typer calls it with each option that is passed. BadParameter for an option of Optimum that is refused.
-
-    >>> our_option("library_name"), our_option("opset")
-    ('library', 'opset')
-    >>> our_option("monolithic")
-    'monolithic'
-    """
+    """The word of our option for a word without hyphens in front. BadParameter for a refused option of Optimum."""
     name = word.replace("_", "-")
     if answer := answers().get(name):
         raise typer.BadParameter(f"no option {'-' if len(word) == 1 else '--'}{word}: {answer}")

@@ -73,11 +73,7 @@ def _console(file: TextIO | None = None) -> Any:
 
 
 def stage_bars(console: Any, *, transient: bool) -> OnEvent:
-    """A function of events that draws a bar for the running stage; for nested stages, for the innermost.
-
-    It is drawn at each event, without a thread, and does not redirect the standard streams. Between two stages nothing
-    is drawn. Earlier bars stay, unless they are `transient`.
-    """
+    """A function of events that draws a bar for the innermost stage that runs; earlier bars stay unless `transient`."""
     running: dict[str, Any] = {}
     drawn: list[Any] = []
 

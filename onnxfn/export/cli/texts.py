@@ -1,9 +1,4 @@
-"""The texts of the command line for a plan and for a result: one screen, everything, or JSON.
-
-A screen has the files with their figures, inputs and outputs with their types, and the limits: omitted inputs, clients
-that cannot load the files, weights that are not quantized, sizes that are not possible. The fields of the JSON are in
-CLI.md.
-"""
+"""Texts of the command line for a plan and a result: one screen, everything, or JSON, whose fields are in CLI.md."""
 
 from __future__ import annotations
 
@@ -25,6 +20,7 @@ from onnxfn.specs.results.output_types import output_dtype, tensor_dtype
 from onnxfn.specs.results.printing import (
     Rows,
     Sections,
+    chosen_sections,
     exported_summary,
     exported_title,
     file_size,
@@ -75,6 +71,7 @@ def result_text(exported: Exported) -> str:
         ("derived from", [(part.spec.derived,)] if part.spec.derived else []),
         (f"files in {folder}", _file_rows([exported], folder)),
         *_tensor_sections(exported.plan, dict(exported.graphs[0].outputs) if exported.graphs else {}),
+        *chosen_sections(exported.plan, exported.report),
         *left_out_sections(exported.plan),
         ("weights", [(exported.weights_from,)] if exported.weights_from else []),
         ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
@@ -90,7 +87,9 @@ def plan_text(plan: Plan) -> str:
     sizes = [("files", [(name,) for name in plan.files])] if not plan.weight_bytes else weight_sections(plan)
     derived = ("derived from", [(spec.derived,)] if spec.derived else [])
     heading = f"{title(spec)} · {counted(len(plan.parts), 'files')}, nothing is written"
-    return screen(heading, [derived, *sizes, *_tensor_sections(plan, {}), *left_out_sections(plan)])
+    return screen(
+        heading, [derived, *sizes, *chosen_sections(plan), *_tensor_sections(plan, {}), *left_out_sections(plan)]
+    )
 
 
 def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:

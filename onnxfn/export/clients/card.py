@@ -27,6 +27,10 @@ MEASURES = ("agreement", "kl", "cosine", "iou", "cases")
 """What is measured of a quantized file, the most telling first."""
 
 
+BAR = 40
+"""The length of the bar of a measure of 1."""
+
+
 def card_text(report: Mapping[str, Any]) -> str:
     """The card of a folder from its `report.json`: what it was made of, its files with their errors, and its limits."""
     from huggingface_hub import ModelCardData
@@ -46,6 +50,7 @@ def card_text(report: Mapping[str, Any]) -> str:
         _origin(report),
         "## Files",
         "\n".join(("| file | dtype | MB | measured against PyTorch |", "| --- | --- | --- | --- |", *rows)),
+        _plot(report),
         f"The files {compared if count else 'were not compared with PyTorch'}.",
         ONNXFN_CODE,
         "## Limits\n\n" + "\n".join(f"- {line}" for line in limits) if limits else "",
@@ -78,16 +83,39 @@ def _origin(report: Mapping[str, Any]) -> str:
 def _file_row(path: str, graph: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     stem = PurePosixPath(path).stem
     dtype = dtype_of_stem(stem) if report.get("variants") else graph["dtype"]
+    return f"| `{path}` | {dtype or ''} | {_megabytes(path, report):.1f} | {_measured(stem, report['check'])} |"
+
+
+def _megabytes(path: str, report: Mapping[str, Any]) -> float:
+    """The size of an ONNX file with its external data."""
     data = path.removesuffix(".onnx") + report["options"]["external_data_suffix"]
-    size = sum(facts["bytes"] for file, facts in report["files"].items() if file == path or file.startswith(data))
-    return f"| `{path}` | {dtype or ''} | {size / 10**6:.1f} | {_measured(stem, report['check'])} |"
+    sizes = (facts["bytes"] for file, facts in report["files"].items() if file == path or file.startswith(data))
+    return float(sum(sizes)) / 1e6
+
+
+def _plot(report: Mapping[str, Any]) -> str:
+    """A bar for each file with measurements, the largest file first; nothing of fewer than two."""
+    paths = sorted(report["graphs"], key=lambda path: -_megabytes(path, report))
+    figures = {path: _figures(PurePosixPath(path).stem, report["check"]) for path in paths}
+    points = [(path, next(iter(each.items()))) for path, each in figures.items() if each]
+    bars = ["#" * round(BAR * min(max(value, 0), 1)) for _, (_, value) in points]
+    lines = [
+        f"{_megabytes(path, report):9.1f} MB  {bar:{BAR}}  {name} {value:.3g} {path}"
+        for bar, (path, (name, value)) in zip(bars, points, strict=True)
+    ]
+    return "\n".join(("```", *lines, "```")) if len(lines) > 1 else ""
+
+
+def _figures(part: str, check: Mapping[str, Any]) -> dict[str, float]:
+    """From the measures of the first measured output of a file to their values, the most telling first."""
+    measured = [each for each in check["measurements"] if each["part"] == part and each["value"] is not None]
+    first = {each["measure"]: each["value"] for each in measured if each["output"] == measured[0]["output"]}
+    return {name: first[name] for name in MEASURES if name in first}
 
 
 def _measured(part: str, check: Mapping[str, Any]) -> str:
     """What the check found of a file: measures of its first output, else its largest difference."""
-    measured = [each for each in check["measurements"] if each["part"] == part and each["value"] is not None]
-    first = [each for each in measured if each["output"] == measured[0]["output"]]
-    words = [f"{name} {each['value']:.3g}" for name in MEASURES for each in first if each["measure"] == name]
+    words = [f"{name} {value:.3g}" for name, value in _figures(part, check).items()]
     differences = [each["max_abs"] for each in check["outputs"] if each["part"] == part]
     if not words and differences:
         words = [f"largest difference {max(differences):.1e}"]

@@ -21,13 +21,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def config_value(config: Mapping[str, Any], name: str) -> Any:
-    """The value of a name or its synonyms in a `config.json`, then in its `text_config`; else None.
-
-    >>> config_value({"n_layer": 3}, "num_hidden_layers")
-    3
-    >>> config_value({"text_config": {"vocab_size": 9}}, "vocab_size")
-    9
-    """
+    """The value of a name or its synonyms in a `config.json`, then in its `text_config`; else None."""
     inner = config.get("text_config")
     for values in (config, inner if isinstance(inner, Mapping) else {}):
         present = (values[key] for key in (name, *SYNONYMS.get(name, ())) if values.get(key) is not None)
@@ -46,13 +40,11 @@ DTYPES = (None, "float32", "q8", "float16", "q4f16", "q4", "int8", "uint8", "bnb
 DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType({None: "fp32", "float32": "fp32", "float16": "fp16"})
 """A dtype -> its name in transformers.js, if it differs."""
 
-LAYER_WORDS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
-    {
-        model_type: (key, MappingProxyType({"linear_attention": "mamba", "full_attention": "attention"}))
-        for model_type, key in {"granitemoehybrid": "layer_types", "nemotron_h": "layers_block_type"}.items()
-    }
-)
-"""The model type -> the key of its kinds of layers, and the words of the hub for those that transformers 5 writes."""
+LAYER_KEYS: Mapping[str, str] = MappingProxyType({"granitemoehybrid": "layer_types", "nemotron_h": "layers_block_type"})
+"""The model type -> the key of its kinds of layers, for which the hub has other words than transformers 5."""
+
+LAYER_WORDS: Mapping[str, str] = MappingProxyType({"linear_attention": "mamba", "full_attention": "attention"})
+"""The word of transformers 5 -> that of the hub."""
 
 SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -84,9 +76,9 @@ def graph_dtype(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def layer_words(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The words of the hub for kinds of layers, which clients know."""
-    key, words = LAYER_WORDS.get(config.get("model_type", ""), ("", {}))
+    key = LAYER_KEYS.get(config.get("model_type", ""), "")
     layers = config.get(key)
-    return {**config, key: [words.get(word, word) for word in layers]} if isinstance(layers, list) else config
+    return {**config, key: [LAYER_WORDS.get(each, each) for each in layers]} if isinstance(layers, list) else config
 
 
 def text_architecture(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:

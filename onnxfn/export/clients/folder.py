@@ -18,11 +18,9 @@ CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 
 @frozen
 class Folder:
-    """The folder of an export before it is published.
+    """The folder of an export before it is published: its plan, texts by their paths, and the paths of all files.
 
-    `texts`: the path of each configuration file in the folder, and its text. `names`: the paths of all files in it.
-    `subfolder`: the one that holds the graphs, if it is not the folder itself. `sidecars`: the names of the graphs that
-    have external data.
+    `subfolder`: that of the graphs, if there is one. `sidecars`: the names of the graphs that have external data.
     """
 
     plan: Plan
@@ -33,13 +31,7 @@ class Folder:
 
 
 def json_object(folder: Folder, name: str) -> dict[str, Any] | None:
-    """The object in a JSON file of a folder; None if there is no such file, or if it holds something else.
-
-    >>> from onnxfn import EMPTY, compose, plan, takes, gives
-    >>> small = plan(compose(EMPTY, takes("x", "n", "token_ids"), gives("y", "n")), {})
-    >>> json_object(Folder(small, {"config.json": '{"a": 1}'}), "config.json")
-    {'a': 1}
-    """
+    """The object in a JSON file of a folder; None if there is no such file, or if it holds something else."""
     try:
         value = json.loads(folder.texts[name])
     except (KeyError, ValueError, RecursionError):
@@ -77,17 +69,16 @@ _LAYER = re.compile(r"(?<=[._])(\d+)(?=[._]|$)")
 
 @frozen
 class CacheTensor:
-    """One tensor of a cache: its input and its output, with `%d` for the layer, and the number of the layer.
-
-    `sizes`: those of the axes; None for a dynamic one. `attribute`: that of a layer of the cache in PyTorch: `keys`,
-    `conv_states.0`.
-    """
+    """One tensor of a cache: its input and output (`%d`: the layer), the number of its layer, axes and attribute."""
 
     template: str
     output: str
     layer: int
     sizes: tuple[int | None, ...]
     attribute: str
+
+
+Cache = tuple[CacheTensor, ...]
 
 
 def decoder_of(plan: Plan) -> Part | None:
@@ -102,7 +93,7 @@ def other_inputs(part: Part, known: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in part.inputs if name not in cached and name not in known)
 
 
-def cache_of(part: Part) -> tuple[CacheTensor, ...]:
+def cache_of(part: Part) -> Cache:
     """The tensors of the cache of a part, in the order of its inputs. Those without the number of a layer have -1."""
     return tuple(_tensor(part, feedback.input, feedback.output) for feedback in part.spec.feedback)
 
@@ -115,25 +106,21 @@ def _tensor(part: Part, name: str, output: str) -> CacheTensor:
 
 
 def _template(name: str) -> tuple[str, int]:
-    """The name of a tensor with `%d` for the number of its layer, and that number.
-
-    >>> _template("past_key_values.3.key"), _template("past_key_self_3"), _template("state")
-    (('past_key_values.%d.key', 3), ('past_key_self_%d', 3), ('state', -1))
-    """
+    """A name with `%d` for the number of its layer, such as `past_key_self_%d`, and that number; -1 without one."""
     layer = _LAYER.search(name)
     return (_LAYER.sub("%d", name, count=1), int(layer[1])) if layer else (name, -1)
 
 
-def templates(cache: tuple[CacheTensor, ...]) -> dict[str, str]:
+def templates(cache: Cache) -> dict[str, str]:
     """The templates of the inputs of a cache, each with that of its output."""
     return {tensor.template: tensor.output for tensor in cache}
 
 
-def of_attribute(cache: tuple[CacheTensor, ...], attribute: str) -> tuple[CacheTensor, ...]:
+def of_attribute(cache: Cache, attribute: str) -> tuple[CacheTensor, ...]:
     """The tensors of a cache that an attribute of its layers holds."""
     return tuple(tensor for tensor in cache if tensor.attribute == attribute)
 
 
-def sizes_of(cache: tuple[CacheTensor, ...], template: str) -> tuple[tuple[int | None, ...], ...]:
+def sizes_of(cache: Cache, template: str) -> tuple[tuple[int | None, ...], ...]:
     """The sizes of the tensors of a template, each once, in the order of the layers."""
     return tuple(dict.fromkeys(tensor.sizes for tensor in cache if tensor.template == template))

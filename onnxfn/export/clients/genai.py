@@ -1,12 +1,8 @@
 """onnxruntime-genai 0.18: its model types, its limits, and `genai_config.json`, also for Whisper and models that see.
 
-The runtime runs `embedding.onnx` at each step: it looks up tokens and puts features of images in their places.
-transformers.js merges by itself and loads `embed_tokens.onnx`. The former graph has the nodes of the latter, and its
-external data, so both files share one table of weights.
-
-`vision_processor.json` defines the inputs of a tower: the runtime reads steps of onnxruntime-extensions, not the file
-of transformers. That file is named `processor_config.json`, the default name of the runtime, so `genai_config.json`
-names `vision_processor.json`.
+The runtime runs `embedding.onnx`, which merges features of images, transformers.js `embed_tokens.onnx`, a part of it:
+both share one table of weights. `vision_processor.json` has the steps of onnxruntime-extensions; the default name of
+the runtime, `processor_config.json`, is that of transformers.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from onnxfn.export.clients.folder import (
     GENERATION_CONFIG,
     KEYS,
     VALUES,
-    CacheTensor,
+    Cache,
     Folder,
     cache_of,
     changed,
@@ -202,11 +198,7 @@ def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary
 
 
 def _known_tokens(value: Any, vocabulary: Any) -> Any:
-    """An id or a list of ids without those outside a vocabulary; None if none is left.
-
-    >>> _known_tokens([2, 128001], 128), _known_tokens(-1, 128), _known_tokens(5, 128)
-    ([2], None, 5)
-    """
+    """An id or a list of ids without those outside a vocabulary; None if none is left."""
     if isinstance(value, list):
         return [token for token in value if _known_tokens(token, vocabulary) is not None] or None
     return value if isinstance(value, int) and 0 <= value < (vocabulary or value + 1) else None
@@ -237,7 +229,7 @@ def _decoder(part: Part, config: Mapping[str, Any], filename: str) -> dict[str, 
     )
 
 
-def _layer_types(config: Mapping[str, Any], cache: tuple[CacheTensor, ...], layers: int) -> list[str] | None:
+def _layer_types(config: Mapping[str, Any], cache: Cache, layers: int) -> list[str] | None:
     """The kind of each layer, for the types whose kinds the runtime reads."""
     if config.get("model_type") not in ("lfm2", "lfm2_moe", "lfm3"):
         return None
@@ -339,9 +331,8 @@ def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tupl
 def merging_graph(table: Any, placeholder: int) -> Any:
     """The graph of a table of embeddings that also takes `image_features`, `[rows, width]`, in place of a token.
 
-    A placeholder token without a row keeps its own embedding: the runtime gives no rows after the prompt,
-    and the model may write the token. Without placeholders in the texts there are no rows at all. Both graphs are an
-    `onnx.ModelProto`, and refer to the same external data.
+    A placeholder token without a row keeps its own embedding: the runtime gives no rows after the prompt, and the model
+    may write the token.
     """
     from onnx import TensorProto, helper, numpy_helper
 

@@ -8,16 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.clients.configuration import config_value, separate_heads
-from onnxfn.export.clients.folder import (
-    KEY,
-    VALUE,
-    CacheTensor,
-    cache_of,
-    decoder_of,
-    other_inputs,
-    sizes_of,
-    templates,
-)
+from onnxfn.export.clients.folder import KEY, VALUE, Cache, cache_of, decoder_of, other_inputs, sizes_of, templates
 from onnxfn.specs.algebra.planned import Plan
 
 KNOWN_TYPES = frozenset(Path(__file__).with_name("ort_model_types.txt").read_text(encoding="utf-8").split())
@@ -73,7 +64,7 @@ def _unlike_heads(plan: Plan, model_type: str, config: Mapping[str, Any]) -> tup
     return (f"{NAME} starts {model_type} with a cache of {encoder} heads, those of the encoder, not {decoder}",)
 
 
-def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+def _size_limits(cache: Cache, model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The fault of the empty cache that ORTModel starts from, and whether it is right for the root layout."""
     wrong = _wrong_sizes(cache, _expected(model_type, separate_heads(None, config)))
     if wrong is None:
@@ -85,7 +76,7 @@ def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mappin
     return (f"{NAME} starts {model_type} with a cache of {started} for heads and width, not {own}{loads}",)
 
 
-def _wrong_sizes(cache: tuple[CacheTensor, ...], expected: Mapping[str, tuple[Any, Any]]) -> tuple[Any, Any] | None:
+def _wrong_sizes(cache: Cache, expected: Mapping[str, tuple[Any, Any]]) -> tuple[Any, Any] | None:
     """The first heads and width of a cache that are not the expected ones: these, and its own; None if all are."""
     every = ((expected[name], (sizes[1], sizes[-1])) for name in expected for sizes in sizes_of(cache, name))
     return next(((right, own) for right, own in every if own != right), None)

@@ -1,8 +1,7 @@
 """Files and remarks for the programs that load an export; an alias in `config.json`, only on request.
 
-An alias is a model type that clients know, in place of the true one. transformers.js uses the type only for the names
-of the cache, ORTModel for its heads and widths. So `config.json` may say `gemma` for any decoder with keys and values:
-both clients then take heads and width from `config.json`.
+An alias is a model type that clients know, in place of the true one: `gemma` for any decoder with keys and values.
+Clients take only the names of the cache, or its heads and widths, from the type.
 """
 
 from __future__ import annotations

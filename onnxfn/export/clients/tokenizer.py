@@ -1,8 +1,7 @@
 """Files of tokenizers, processors and sentence-transformers in words that several versions and programs know.
 
-`tokenizer_config.json` is for transformers 4.57 and 5, transformers.js and onnxruntime-genai. transformers 5 writes a
-class, a form of special tokens and defaults that 4.57 does not know. transformers.js reads the chat template only from
-this file, onnxruntime-genai and transformers also from a separate file.
+transformers 5 writes `tokenizer_config.json` with a class, special tokens and defaults that 4.57 does not know.
+transformers.js reads the chat template only from it.
 """
 
 from __future__ import annotations

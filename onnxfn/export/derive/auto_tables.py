@@ -41,8 +41,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {task: OTHER_NAMES.get(task, _tables(task.upper().replace("-", "_"))) for task in TASKS}
 )
-"""Task -> the tables of its classes. `MODEL_FOR_CTC` stands for `MODEL_FOR_CTC_MAPPING_NAMES` of
-transformers/models/auto/modeling_auto.py; transformers has no table for some of the tasks."""
+"""Task -> its tables in transformers: `MODEL_FOR_CTC` stands for `MODEL_FOR_CTC_MAPPING_NAMES`. Some have none."""
 
 
 @frozen
@@ -54,10 +53,7 @@ class AutoTable:
 
 
 def listed_tasks(model_type: str) -> tuple[str, ...]:
-    """The tasks for which the tables of transformers list a class of a model type, in the order of TABLES.
-
-    The encoder of a text is a task of its own only where it is not the whole model: of T5, not of BERT.
-    """
+    """The tasks for which transformers lists a class; the encoder of a text only where it is not the whole model."""
     classes = {task: listed_classes(model_type, task) for task in TABLES}
     whole_model = classes["text-encoding"] == classes[DEFAULT_TASK]
     return tuple(task for task, names in classes.items() if names and not (whole_model and task == "text-encoding"))
@@ -69,10 +65,7 @@ def listed_classes(model_type: str, task: str) -> tuple[str, ...]:
 
 
 def listed_loader(model_type: str, task: str) -> str | None:
-    """The class that loads a model type for a task: an auto class, or the model's own class if no auto class does.
-
-    None if the tables of transformers list no class.
-    """
+    """The class that loads a type for a task: an auto class, else the model's own; None if none is listed."""
     table = next((table for table in _tables_of(task) if model_type in table.classes), None)
     return None if table is None else table.loader or table.classes[model_type][0]
 
@@ -84,10 +77,7 @@ def loaded_classes(model_type: str, loader: str | None) -> tuple[str, ...]:
 
 
 def is_listed(class_name: str, task: str) -> bool:
-    """Whether the tables of transformers list a class for a task, for any model type.
-
-    The tables list the text decoder of Llama 4 for `llama4`; the configuration of that decoder is a `llama4_text`.
-    """
+    """Whether the tables of transformers list a class for a task, for any type: Llama 4's decoder has another one."""
     return any(class_name in classes for table in _tables_of(task) for classes in table.classes.values())
 
 
@@ -126,16 +116,7 @@ def listed_model(config: Any, task: str) -> Any:
 
 
 def row_of(model_type: str, rows: Mapping[str, ExportSpec], model: Any = None) -> ExportSpec | None:
-    """The row of a model type; None if neither the type nor its class has one.
-
-    Some model types use the classes of another type: `exaone` uses `LlamaForCausalLM`. Their row is that of the other
-    type, for the tasks in the tables of transformers. A type without tables has the row of the configuration type of
-    the class of `model`.
-
-    >>> from onnxfn import ARCHITECTURES
-    >>> row_of("bert", ARCHITECTURES) is ARCHITECTURES["bert"], row_of("no type", ARCHITECTURES)
-    (True, None)
-    """
+    """The row of a model type, or that of the type whose classes it uses, for the tasks in transformers; else None."""
     if model_type in rows:
         return rows[model_type]
     owners = _owners(model_type, model)
@@ -149,11 +130,7 @@ def row_of(model_type: str, rows: Mapping[str, ExportSpec], model: Any = None) -
 
 @cache
 def class_type(name: str) -> str | None:
-    """The model type that a class is named after, if transformers lists the class for that type; else None.
-
-    >>> class_type("LlamaForCausalLM"), class_type("MyModel")
-    ('llama', None)
-    """
+    """The model type that a class is named after, if transformers lists the class for that type; else None."""
     types = {kind for table in auto_tables().values() for kind, names in table.classes.items() if name in names}
     named = [kind for kind in types if _plain(name).startswith(_plain(kind))]
     return max(named, key=len, default=None)

@@ -1,7 +1,4 @@
-"""The inputs that a model may accept, in the order of the attempts; those that its processors give.
-
-Then the spec of a text model with a cache, from the cache that a run of the model on such inputs returns.
-"""
+"""The inputs that a model may accept, in the order of the attempts, and the spec of its cache after a run on them."""
 
 from __future__ import annotations
 
@@ -33,11 +30,7 @@ COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
 
 
 def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
-    """The named parameters of `forward`, under their names in specs.
-
-    Those of `forward` itself come first. For a model that reads texts, the optional parameters of each layer that gets
-    its `**kwargs` follow.
-    """
+    """The named parameters of `forward`, then those of the layers that get its `**kwargs` if it reads texts."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(model.forward).parameters.items()
     own = {spec_name(name): parameter for name, parameter in parameters if parameter.kind in named}
@@ -62,10 +55,7 @@ def _layer(model: Any, function: str) -> Any:
 
 
 def candidate_inputs(model: Any, *, of_texts: bool = False) -> Iterator[ExportSpec]:
-    """Inputs that the model may accept: those of JOINED_FORMS, then each group in every combination of its forms.
-
-    `of_texts` leaves JOINED_FORMS out: they hold images or sounds with the texts.
-    """
+    """Inputs that the model may accept: those of JOINED_FORMS, unless `of_texts`, then each group in all its forms."""
     parameters = forward_parameters(model)
     required = {name for name, parameter in parameters.items() if _is_required(parameter)}
     known = {name: forms for name, forms in INPUT_FORMS.items() if name in parameters}
@@ -124,8 +114,7 @@ TABLES = (
 def processed_arguments(model: Any) -> tuple[tuple[str, ...], frozenset[str]]:
     """The parameters of a model's `forward`, and those of them that its processors give.
 
-    A mask of an image or its size is given wherever `forward` has it. Tokenizers and feature extractors differ, so
-    their classes are asked. A model that is not one of transformers has no processors.
+    A mask of an image or its size is given wherever `forward` has it. The classes of processors are asked: they differ.
     """
     config = config_of(model)
     if not hasattr(config, "model_type"):
@@ -202,10 +191,7 @@ def _cache_sizes(result: Any, cache: Any) -> ExportSpec:
 
 
 def cache_spec(cache: Any) -> ExportSpec:
-    """A spec of the states in a cache of transformers after a run; empty if the cache has no layers.
-
-    Layers whose state has the same name and axes share a row. Further rows of the same name have a number as prefix.
-    """
+    """A spec of the states in a cache after a run. Layers whose states are alike share a row; others get a prefix."""
     rows: dict[tuple[str, str], list[int]] = {}
     for index, layer in enumerate(getattr(cache, "layers", ())):
         for state in _layer_states(layer):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
+from linecache import getlines
 from typing import Any
 
 from attrs import evolve
@@ -41,20 +41,13 @@ from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
 
 CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
-"""The errors with which a model refuses `use_cache=True`.
-
-transformers raises ValueError, and Python raises TypeError for an unknown argument of `forward`. Any other error,
-such as an out-of-memory error, does not mean that the model has no cache.
-"""
+"""The errors with which transformers and Python refuse `use_cache=True`. Others, as out of memory, are no refusal."""
 
 
 def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> ExportSpec:
-    """The spec of a model of transformers for a task. The model runs on dummy inputs.
+    """The spec of a model of transformers for a task. The model runs on dummy inputs; `of_texts`: on texts alone.
 
-    `of_texts`: the inputs are texts alone, though the model may read images or sounds with them.
-
-    InvalidSpec if the model accepts no known inputs, or if the task needs a cache and the model returns none.
-    UnknownName if a model with a cache does not have the task.
+    InvalidSpec if the model accepts no known inputs or lacks a needed cache, UnknownName if it does not have the task.
     """
     name = canonical(task).removesuffix(WITH_PAST)
     model = model_copy(model)
@@ -69,10 +62,7 @@ def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> Expor
 
 
 def shown_by(model_or_config: Any, task: str, spec_of: Callable[[Any], ExportSpec]) -> ExportSpec:
-    """`spec_of` a model, or of the model that a configuration describes for a task: its tensors have no values.
-
-    InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
-    """
+    """`spec_of` a model, or of the model without values that a configuration describes. InvalidSpec without one."""
     import torch
 
     config = model_or_config
@@ -134,10 +124,7 @@ def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> Exp
 
 
 def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, str]:
-    """The result of `forward` with a cache and "", or None and the reason why the model cannot run with a cache.
-
-    None and "" for a task or a model that has no cache. Errors that do not mean a refusal propagate.
-    """
+    """The result of `forward` with a cache and "", or None and why the model refuses a cache, "" if it has none."""
     if task not in ("feature-extraction", "text-generation", "text2text-generation", SEES) or not _takes_cache(model):
         return None, ""
     spec = resolved(compose(base, always(use_cache=True)), snapshot(model))
@@ -165,10 +152,9 @@ def _takes_cache(model: Any) -> bool:
 
 
 def _has_head(spec: ExportSpec, runs: Sequence[Run], task: str) -> bool:
-    """Whether a spec with a cache is for the head of a model that ran, as far as its task and its outputs tell.
+    """Whether a spec with a cache is for the head of a model that ran, by its task and its outputs.
 
-    transformers lists a class for a task that such a spec does not have: a decoder of speech. For feature-extraction it
-    lists classes that return logits alone where a type has no other class.
+    For feature-extraction, transformers lists classes that return logits alone where a type has no other class.
     """
     if task not in task_names(spec):
         return task not in listed_tasks(spec.name or "")
@@ -231,21 +217,15 @@ CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_c
 def masked_by_eager(model: Any) -> ExportSpec:
     """The attention `eager` for a model that relies on a causal mask while its layers have `is_causal=False`.
 
-    With sdpa, transformers leaves a causal mask out when no text has padding, and relies on the attention. So such a
-    model is causal only if a text of the batch has padding, and no graph can be that. With eager it is always causal.
+    With sdpa, transformers leaves that mask out when no text has padding; no graph can be causal only with padding.
     """
     is_causal: dict[str, set[bool]] = {}
     for module in model.modules():
         if isinstance(getattr(module, "is_causal", None), bool):
             is_causal.setdefault(type(module).__module__, set()).add(module.is_causal)
     modules = [sys.modules[name] for name, values in is_causal.items() if values == {False}]
-    is_masked = any(hasattr(module, "create_causal_mask") and not CAUSAL.search(_source(module)) for module in modules)
+    masked = [module for module in modules if hasattr(module, "create_causal_mask")]
+    # No lines in an application without sources.
+    sources = ("".join(getlines(getattr(module, "__file__", ""), vars(module))) for module in masked)
+    is_masked = any(not CAUSAL.search(source) for source in sources)
     return ExportSpec(call=Call(attention="eager")) if is_masked else ExportSpec()
-
-
-def _source(module: Any) -> str:
-    """The source of a module; the empty string without one, as in a frozen application."""
-    try:
-        return inspect.getsource(module)
-    except OSError:
-        return ""

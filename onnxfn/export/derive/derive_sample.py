@@ -26,8 +26,7 @@ from onnxfn.export.derive.sample_inputs import (
     specified_range,
     with_own_buffers,
 )
-from onnxfn.export.derive.sample_runs import accepted_sizes, runs_at, with_generators, with_long_text
-from onnxfn.export.derive.traced_axes import with_traced_axes
+from onnxfn.export.derive.sample_runs import accepted_sizes, runs_at, with_generators, with_long_text, with_traced_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import submodule_of
@@ -59,12 +58,7 @@ def derive_from_sample(
     task: str | None,
     method: str | None = None,
 ) -> ExportSpec:
-    """The spec of any module whose inputs are like the tensors of a sample. The module runs on dummy inputs.
-
-    `method`: what runs in place of `forward`, as `self.decode`.
-
-    UnknownName if `forward` has no argument with a name of the sample, InvalidSpec if `forward` fails.
-    """
+    """The spec of any module whose inputs are like a sample: it, or a method such as `self.decode`, runs on dummies."""
     called = submodule_of(model, method)
     check_module(called)
     tensors, call = sample_arguments(called, sample, () if isinstance(axes, str) else axes)
@@ -130,11 +124,7 @@ def _certain(
     ranges: Mapping[str, Range],
     sizes: Mapping[str, Generator],
 ) -> dict[str, Generator]:
-    """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these.
-
-    And those of numbers that are `sizes` of axes, and the sample's integers if the module refuses others like them: how
-    often a token stands there may decide about sizes.
-    """
+    """The generators of inputs with a known range, of numbers that are sizes, and of integers that must be as given."""
     by_name = {sample.name: sample.tensor for sample in tensors}
     known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()} | dict(sizes)
     like_sample = {name: sample_range(name, tensor) for name, tensor in by_name.items()}

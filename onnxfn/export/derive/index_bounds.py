@@ -71,10 +71,7 @@ class Origin:
 
 
 def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds) -> Bounds:
-    """The range of each input whose values index an axis, in a run on the dummies of a planned spec and earlier ones.
-
-    A run that fails shows the operators before the failure.
-    """
+    """The range of each input whose values index an axis, in a run on dummies, which may fail, and earlier ones."""
     tensors = tensors_for(model, spec, dummies(spec, {}))
     origins = {
         id(tensor): [Origin(tensor, input_.name, 0)] for input_, tensor in zip(spec.inputs, tensors, strict=True)

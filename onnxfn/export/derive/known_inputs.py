@@ -1,17 +1,19 @@
-"""Common inputs of models of transformers: the forms of each, in the order of the attempts.
-
-Then the inputs that a model takes only together: images in a text, sounds with a text, the questions of a prompt. Such
-a group is recognized by one argument of `forward`, or by several.
-"""
+"""Common inputs of models of transformers: the forms of each, and of groups like images in a text, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families.feature_inputs import MERGED_PATCHES, PATCH_STRIPS, PLACED_PATCH
+from onnxfn.architectures.families.feature_inputs import (
+    MERGED_PATCHES,
+    PATCH_STRIPS,
+    PLACED_PATCH,
+    placed_patches,
+    question,
+)
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
-from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases, text_inputs
 from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.specs.algebra.compose import compose, either, from_config, reads
@@ -101,23 +103,17 @@ CODES: Forms = tuple(
 """The codes of a sound, one per codebook: in a row each, or with a token of text at each step."""
 
 
-def _normal(word: str, name: str, axes: str) -> ExportSpec:
-    """A spec of an input of real numbers, and of the generator that makes them, which has the name `word`."""
-    return compose(takes(name, axes, word, kind="float"), generates(word, "normal"))
-
-
 QUERIES = compose(
-    takes("query_embeds", "batch_size num_queries hidden_size=", "values", kind="float"),
-    takes("encoder_hidden_states", "batch_size encoder_length encoder_hidden_size=", "values", kind="float"),
+    takes("query_embeds", "batch_size num_queries hidden_size=", "normal", kind="float"),
+    takes("encoder_hidden_states", "batch_size encoder_length encoder_hidden_size=", "normal", kind="float"),
     takes("encoder_attention_mask", "batch_size encoder_length", "padding_mask"),
     reads(encoder_hidden_size="encoder_hidden_size"),
-    generates("values", "normal"),
     sized_in("one several", batch_size=(2, 1, 3), num_queries=(6, 4, 9), encoder_length=(10, 17, 13)),
 )
 """The queries of a Q-Former, and the states of the encoder that they read."""
 
 IMAGES_OF_ANY_SIZE = compose(
-    _normal("pixels", "pixel_values", "batch_size num_channels= height width"),
+    takes("pixel_values", "batch_size num_channels= height width", "normal", kind="float"),
     sized_in("one several", batch_size=(2, 1, 3), height=(64, 96, 64), width=(64, 64, 128)),
 )
 
@@ -129,11 +125,11 @@ def _sounds(name: str, lengths: tuple[int, ...], *patterns: str) -> Forms:
     """The forms of sounds of these lengths, with the mask of their frames. The first axis of each is the batch."""
     mask = takes("input_features_mask", "batch_size sequence_length", "padding_mask")
     sizes = sized_in("one several", batch_size=(2, 1, 3), sequence_length=lengths)
-    return tuple(compose(_normal("sound", name, f"batch_size {axes}"), mask, sizes) for axes in patterns)
+    return tuple(compose(takes(name, f"batch_size {axes}", "normal", kind="float"), mask, sizes) for axes in patterns)
 
 
 CHUNKED_SPECTROGRAMS = compose(
-    _normal("sound", "input_features", "batch_size num_mel_bins= chunk_frames*num_chunks"),
+    takes("input_features", "batch_size num_mel_bins= chunk_frames*num_chunks", "normal", kind="float"),
     takes("input_features_mask", "batch_size chunk_frames*num_chunks", "padding_mask"),
     reads(chunk_frames="n_window * 2"),
     padded("right"),
@@ -144,13 +140,13 @@ CHUNKED_SPECTROGRAMS = compose(
 
 def _video_form(name: str) -> ExportSpec:
     axes = "batch_size video_frames= num_channels= image_height= image_width="
-    return compose(_normal("pixels", name, axes), sized(batch_size=2))
+    return compose(takes(name, axes, "normal", kind="float"), sized(batch_size=2))
 
 
 VIDEO = _video_form("pixel_values")
 
 SERIES = compose(
-    _normal("series", "past_values", "batch_size context_length= num_input_channels="), sized(batch_size=2)
+    takes("past_values", "batch_size context_length= num_input_channels=", "normal", kind="float"), sized(batch_size=2)
 )
 
 # Towers with the patches of images of any size, and the place of each image's patches, as inputs
@@ -159,31 +155,19 @@ SERIES = compose(
 def _grid_forms(*axes: str) -> Forms:
     """Images and videos, then images alone: some models take each frame of a video as an image.
 
-    All patches are in one row, 60 to 132 of one to three images. `grid_thw` has the frames, the height and the width of
-    each image in patches. A model that merges the patches of each image in its own way takes how many per side.
+    All patches are in one row, 60 to 132 of one to three images. `grid_thw` has the frames, height and width of each.
     """
     words, names = " ".join(("num_patches", *axes)), ("hidden_states", "pixel_values")
     inputs = compose(
-        *(takes(name, words, "patches", kind="float") for name in names),
+        *(takes(name, words, "normal", kind="float") for name in names),
         takes("grid_thw", "num_images 3", "packed_grids"),
         takes("merge_sizes", "num_images", "merge_sizes"),
         generates("merge_sizes", "integers", low=1, high=from_config("merged_side + 1")),
-        generates("patches", "normal"),
         sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 60, 132)),
     )
-    grids = {"patches": NestedDummy("patches", "num_patches"), "merge": from_config("merged_side")}
+    grids = {"patches": NestedDummy("normal", "num_patches"), "merge": from_config("merged_side")}
     return tuple(compose(inputs, generates("packed_grids", "packed_grids", **grids, frames=each)) for each in (2, 1))
 
-
-POOLED_PATCHES = compose(
-    takes("pixel_values", "batch_size num_tokens*pooled_patches patch_values=", "patches", kind="float"),
-    takes("pixel_position_ids", "batch_size num_tokens*pooled_patches 2", "patch_places"),
-    reads(pooled_side="pooling_kernel_size", pooled_patches="pooling_kernel_size ** 2"),
-    generates("patches", "uniform", low=0.0),
-    generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
-    sized_in("one several", batch_size=(2, 1, 3), num_tokens=(8, 6, 15)),
-)
-"""The patches of an image per row, and the column and the row of each in the image; -1 for padding."""
 
 INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
@@ -214,7 +198,7 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
 # Inputs that most models take in place of their own, as `inputs_embeds` for `input_ids`
 
 STATES = compose(
-    _normal("states", "inputs_embeds", f"{TOKENS} states_size="),
+    takes("inputs_embeds", f"{TOKENS} states_size=", "normal", kind="float"),
     sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16, 11, 21)),
     takes("attention_mask", TOKENS, "padding_mask"),
     reads(states_size="hidden_size or text_config.hidden_size"),
@@ -222,7 +206,7 @@ STATES = compose(
 """The states of another model, with their mask."""
 
 MEL_FRAMES = compose(
-    _normal("states", "audio_mel", f"{TOKENS} mel_bins="),
+    takes("audio_mel", f"{TOKENS} mel_bins=", "normal", kind="float"),
     sized_in("one several", batch_size=(2, 1, 3), sequence_length=(64, 48, 96)),
     takes("audio_mel_mask", TOKENS, "left_out", kind="bool"),
     generates("left_out", "integers", high=2),
@@ -245,7 +229,7 @@ TEXTS_AFTER_IMAGES = compose(
 IMAGES_OF_A_TEXT = compose(
     text_inputs,
     pixel_inputs,
-    takes("pixel_values", "batch_size num_images num_channels= image_height= image_width=", "pixels", kind="float"),
+    takes("pixel_values", "batch_size num_images num_channels= image_height= image_width=", "normal", kind="float"),
     takes("image_attention_mask", f"{TOKENS} num_images", "seen_images"),
     generates("seen_images", "integers", high=2),
     text_cases,
@@ -278,9 +262,9 @@ def _ids_with_image(token: str, count: int | Getter) -> ExportSpec:
 
 
 def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSpec:
-    """A spec of an image or a video for each text, and of the same text in the tokens of a Q-Former.
+    """An image or a video, like `frames`, for each text, and the same text in the tokens of a Q-Former.
 
-    The input `pixel_values` is that of `frames`; the product of `factors` is the number of placeholders.
+    The product of `factors` is the number of placeholders.
     """
     return compose(
         text_inputs,
@@ -288,17 +272,14 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens"),
         _ids_with_image(token, from_config("num_placeholders")),
         TEXTS_AFTER_IMAGES,
-        takes("qformer_input_ids", "batch_size qformer_length", "question_ids"),
-        takes("qformer_attention_mask", "batch_size qformer_length", "padding_mask"),
-        reads(qformer_vocab_size="qformer_config.vocab_size"),
-        generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
+        question("batch_size"),
         sized_in(CASES, qformer_length=(10, 6, 13, 8)),
     )
 
 
 SPOKEN_TEXT = compose(
     text_inputs,
-    _normal("spectrogram", "input_features", "batch_size num_mel_bins= sequence_length*frames_each"),
+    takes("input_features", "batch_size num_mel_bins= sequence_length*frames_each", "normal", kind="float"),
     reads(frames_each="audio_length_per_tok"),
     text_cases,
 )
@@ -317,7 +298,7 @@ QUESTIONS = compose(
 """A prompt with questions: after which token each is answered, the number of its options, and its type."""
 
 WHOLE_TOKENS = compose(
-    _normal("sound", "input_values", "batch_size num_tokens*samples_per_token"),
+    takes("input_values", "batch_size num_tokens*samples_per_token", "normal", kind="float"),
     reads(samples_per_token=" * ".join(f"patch_sizes[{stage}]" for stage in range(4))),
     sized_in("one several", batch_size=(2, 1, 3), num_tokens=(6, 3, 5)),
 )
@@ -326,7 +307,7 @@ WHOLE_TOKENS = compose(
 SOUNDS_AND_TEXTS = compose(
     text_batch_inputs,
     text_batch_cases,
-    _normal("sound", "input_values", "batch_size 1 num_samples"),
+    takes("input_values", "batch_size 1 num_samples", "normal", kind="float"),
     sized_in(CASES, num_samples=(4000, 3001, 5003, 4700)),
 )
 """Sounds and texts that are compared."""
@@ -334,7 +315,7 @@ SOUNDS_AND_TEXTS = compose(
 PATCHES_IN_TEXTS = compose(
     text_inputs,
     _ids_with_image("image_token_id", 8),
-    _normal("patches", "pixel_values", "num_patches patch_width="),
+    takes("pixel_values", "num_patches patch_width=", "normal", kind="float"),
     reads(patch_width="3 * patch_size ** 2"),
     text_cases,
     sized_in(CASES, num_patches=(16, 8, 24, 16), sequence_length=(24, 9, 17, 31)),
@@ -353,7 +334,7 @@ JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
         "marks": (QUESTIONS,),
         "padding_cache input_values": (WHOLE_TOKENS,),
         "return_loss input_ids input_values": (SOUNDS_AND_TEXTS,),
-        "pixel_position_ids": (POOLED_PATCHES,),
+        "pixel_position_ids": (placed_patches("batch_size", "pooling_kernel_size"),),
         "image_grid_thw": (MERGED_PATCHES,),
         "target_sizes": (PATCH_STRIPS,),
         "input_ids pixel_values": (PATCHES_IN_TEXTS,),

@@ -41,9 +41,9 @@ INPUT_REFUSALS = (
 
 @frozen
 class Run:
-    """One run of a model: the size of each symbol of the dummy inputs, and the shapes of the results by their paths.
+    """One run of a model: the size of each symbol, and the shapes and kinds of the results by their paths.
 
-    `kinds`: that of each of these tensors; None for a dtype that no graph has. `complex_paths`: of complex numbers.
+    A kind is None for a dtype that no graph has.
     """
 
     sizes: Mapping[str, int]
@@ -66,11 +66,7 @@ def run_on(model: Any, spec: PlannedSpec, tensors: Sequence[Any]) -> Any:
 
 
 def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]) -> tuple[Run, ...]:
-    """Runs a model on the dummy inputs of a planned spec, and on those of each check case of the spec.
-
-    The values differ from run to run: the size of an axis may depend on them.
-    `select` returns the tensors of a result that are recorded.
-    """
+    """Runs a model on the dummies of a spec and of its check cases; `select` returns the tensors to record."""
     floats = float_dtypes(model) or {"float32"}
 
     def recorded(seed: int, sized: PlannedSpec) -> Run:
@@ -114,10 +110,9 @@ def accepted(
 
 
 def outputs_spec(runs: Sequence[Run], taken: Sequence[str] = ()) -> ExportSpec:
-    """A spec of the outputs that all runs have in common.
+    """A spec of the outputs that all runs have in common. An axis has the symbol of the inputs that it always equals.
 
-    An axis has the symbol of the inputs whose size it always equals. A single tensor without a name is `output`. An
-    output whose name is `taken` by an input has the name with `output_` before it.
+    A single tensor without a name is `output`. An output whose name is `taken` by an input has `output_` before it.
     """
     first = runs[0]
     common = [path for path in first.shapes if len({len(each.shapes.get(path, ())) for each in runs}) == 1]
@@ -133,11 +128,7 @@ def answer_tensors(result: Any) -> Tensors:
 
 
 def onnx_name(path: Path) -> str:
-    """The name in ONNX of a tensor at a path of a result.
-
-    >>> onnx_name(("text_model_output", "pooler_output")), onnx_name((1,)), onnx_name(("boxes",))
-    ('text_model_output.pooler_output', 'output_1', 'boxes')
-    """
+    """The name in ONNX of a tensor at a path of a result: `text_model_output.pooler_output`, or `output_1` for 1."""
     return ".".join(map(str, path)) if isinstance(path[0], str) else "output_" + "_".join(map(str, path))
 
 

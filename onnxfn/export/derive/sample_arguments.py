@@ -18,10 +18,7 @@ from onnxfn.specs.records import ArgumentBuilder, Constant
 
 
 def items_of(value: Any) -> Mapping[Any, Any] | None:
-    """The items of a container by their keys; None for anything else, and for a container without items.
-
-    The keys are those of a dict, the positions in a tuple or a list, the fields of a named tuple or a dataclass.
-    """
+    """The items of a dict, tuple, list, named tuple or dataclass by their keys; None for anything else or no items."""
     if type(value) in (tuple, list):
         return dict(enumerate(value)) or None
     if type(value) is dict:
@@ -30,10 +27,7 @@ def items_of(value: Any) -> Mapping[Any, Any] | None:
 
 
 def builder_name(name: str, value: Any) -> str | None:
-    """The name of what builds a container from its items: `as_list`, or `package.module:Class`; None for none.
-
-    InvalidSpec for a class that has no such name, because it is defined inside a function.
-    """
+    """What builds a container: `as_list`, or `package.module:Class`; None for none. InvalidSpec for a local class."""
     if type(value) in (tuple, dict):
         return None
     if type(value) is list:
@@ -56,10 +50,7 @@ HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples, lists, named tuples 
 
 @frozen(eq=False)
 class SampleTensor:
-    """A tensor of a sample, its name in ONNX (the path to it, with dots), and its path in the arguments.
-
-    `is_size`: whether it stands for a whole number that is the size of an axis.
-    """
+    """A tensor of a sample, its name in ONNX, its path in the arguments, and whether it is the size of an axis."""
 
     name: str
     path: Path
@@ -68,13 +59,9 @@ class SampleTensor:
 
 
 def sample_arguments(model: Any, sample: Any, sizes: Collection[str] = ()) -> tuple[tuple[SampleTensor, ...], Call]:
-    """The tensors of a sample, and how `forward` is called with them.
+    """The tensors of a sample, and how `forward` is called with them: by names, in order, or as the only argument.
 
-    Numbers, texts, bools and None are constants of the graph, but for whole numbers whose names are in `sizes`; lists,
-    named tuples and dataclasses are built again. The sample is a dict by the names of arguments, a tuple or a list by
-    their order, or the only argument.
-
-    UnknownName if `forward` has no such argument, InvalidSpec if the sample holds something else.
+    Numbers, texts, bools and None are constants, but for whole numbers named in `sizes`; containers are built again.
     """
     import torch
 

@@ -1,12 +1,8 @@
-"""The inputs of any module, from sample tensors and axis patterns, and the long texts of the models inside.
-
-Then dummy values like a tensor of a sample and beyond it, and the results of a module for them.
-"""
+"""Inputs of any module, from sample tensors and axis patterns: dummy values, long texts, and the results for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +12,7 @@ from onnxfn.export.derive.probe import Run, onnx_name, tensor_kind
 from onnxfn.export.derive.sample_arguments import SampleTensor
 from onnxfn.models.submodules import SCRIPTED
 from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.config_values import Snapshot, read_config, snapshot
+from onnxfn.specs.algebra.config_values import Snapshot, snapshot
 from onnxfn.specs.algebra.dummies import Array, sized
 from onnxfn.specs.algebra.facts import takes
 from onnxfn.specs.algebra.fills import SCALES
@@ -45,14 +41,11 @@ def inner_config(model: Any) -> Snapshot:
 
 
 def with_long_texts(model: Any, part: Part) -> Part:
-    """A part of a spec from a sample, with the long and far texts that the configurations inside its module ask for.
-
-    Without token ids, and with a threshold, each axis besides the batch is a length, if it is the only one of an input.
-    """
+    """A part of a spec from a sample, with the long and far texts that configurations inside its module ask for."""
     spec, config = part.spec, inner_config(model)
     free = [[*({*symbols(input_.axes).values()} - {batch_symbol(spec)})] for input_ in spec.inputs]
     lengths = {axes[0] for axes in free if len(axes) == 1} if any(thresholds(config)) else set()
-    facts = text_facts(partial(read_config, Normalizer(), config), config)
+    facts = text_facts(Normalizer(), config)
     return evolve(part, spec=within_ranges(with_text_cases(spec, facts, tuple(sorted(lengths))))) if config else part
 
 
@@ -63,18 +56,12 @@ COMPLEX = "pass torch.view_as_real(tensor), and join the parts in the module"
 
 
 def sample_inputs(tensors: Iterable[SampleTensor], axes: Mapping[str, str], float_dtype: str) -> ExportSpec:
-    """A spec of inputs with the dtypes and dynamic axes of the tensors of a sample. It has no generators.
-
-    A tensor with `float_dtype`, the dtype of the weights, follows the dtype of the weights.
-
-    InvalidSpec if a pattern does not fit its tensor.
-    """
+    """A spec of inputs like tensors of a sample, without generators; `float_dtype` follows the dtype of the weights."""
     return compose(*(_sample_input(tensor, axes.get(tensor.name), float_dtype) for tensor in tensors))
 
 
-def generator_name(name: str) -> str:
-    """The name of the generator of an input from a sample."""
-    return f"like {name}"
+LIKE = "like {}"
+"""The name of the generator of an input from a sample."""
 
 
 def _sample_input(sample: SampleTensor, pattern: str | None, float_dtype: str) -> ExportSpec:
@@ -89,7 +76,7 @@ def _sample_input(sample: SampleTensor, pattern: str | None, float_dtype: str) -
     path = () if sample.path == (name,) else sample.path
     own_axes = "" if sample.is_size else axes
     kind = _kind(sample, float_dtype)
-    return compose(takes(name, own_axes, generator_name(name), kind=kind, path=path), _dummy_sizes(axes, shape))
+    return compose(takes(name, own_axes, LIKE.format(name), kind=kind, path=path), _dummy_sizes(axes, shape))
 
 
 def _kind(sample: SampleTensor, float_dtype: str) -> Kind:
@@ -140,10 +127,7 @@ def check_module(model: Any) -> None:
 
 
 def check_results(name: str, runs: Sequence[Run]) -> None:
-    """Raises InvalidSpec for results of a module that no graph has.
-
-    These are results without a tensor, with complex numbers, or with another number of tensors or axes in another run.
-    """
+    """Raises InvalidSpec for results that no graph has: no tensor, complex numbers, or another structure in a run."""
     first = runs[0]
     if not first.shapes:
         raise InvalidSpec(
@@ -270,10 +254,7 @@ def _ends(values: Array, others: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def _mask_values(values: Array) -> tuple[float | str, float | str] | None:
-    """The two values of a mask, that of its first element first: 0 and 1, or 0 and -inf; None if it is not a mask.
-
-    A tensor of zeros is a mask if it holds bools or integers: real zeros may stand for any number, as in a first state.
-    """
+    """The values of a mask, that of its first element first; None for others, and for real zeros: a first state."""
     unique = set(np.unique(values).tolist()) if values.size > 1 or values.dtype.kind == "b" else {None}
     first = values.flat[0].item() if values.size else 0
     if -np.inf in unique and unique <= {0.0, -np.inf}:

@@ -1,36 +1,32 @@
-"""The sizes and the values on which a module runs, found from those of a sample."""
+"""The sizes and the values on which a module runs, found from those of a sample; the axes of its outputs in a trace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from attrs import evolve
 
 from onnxfn.check.cases.runnable_sizes import fixed_axes, runnable_limits
-from onnxfn.export.derive.probe import Run, run, run_at_sizes, specs_at_sizes, summary
+from onnxfn.export.derive.probe import Run, own_symbol, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor
-from onnxfn.export.derive.sample_inputs import (
-    assumed_range,
-    generator_name,
-    inner_config,
-    sample_range,
-    with_long_texts,
-)
+from onnxfn.export.derive.sample_inputs import LIKE, assumed_range, inner_config, sample_range, with_long_texts
 from onnxfn.export.derive.trees import all_tensors
-from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.graphs.capture.capture import tracing
+from onnxfn.graphs.capture.output_formulas import output_words
+from onnxfn.graphs.capture.trace_conditions import fake_outputs
+from onnxfn.specs.algebra.compose import compose, named
+from onnxfn.specs.algebra.dummies import known_sizes, sized, with_sizes_as_axes
 from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
-from onnxfn.specs.errors import InvalidSpec, raise_no_memory
+from onnxfn.specs.axes import pattern, symbols, terms, value
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, raise_no_memory
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
 from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.plan.size_cases import within
+from onnxfn.specs.plan.size_cases import Sizes, within
 from onnxfn.specs.plan.text_cases import thresholds
 from onnxfn.specs.records import Generator
 
@@ -59,7 +55,7 @@ def with_long_text(model: Any, spec: ExportSpec) -> PlannedSpec:
 
 def with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
     """The spec with a generator for each input."""
-    named_generators = (evolve(generator, name=generator_name(name)) for name, generator in generators.items())
+    named_generators = (evolve(generator, name=LIKE.format(name)) for name, generator in generators.items())
     return compose(base, ExportSpec(dummies=Dummies(generators=tuple(named_generators))))
 
 
@@ -68,8 +64,7 @@ def accepted_sizes(
 ) -> tuple[ExportSpec, Generators, Runs]:
     """The spec, its generators and the runs, at sizes that differ from axis to axis if the module runs at these.
 
-    Torch would take two axes for one if a module compares them. If the module does not run, the spec has the limits of
-    its sizes.
+    Torch would take two axes for one if a module compares them. Otherwise the spec has the limits of its sizes.
     """
     apart, sizes = dict[str, int](), known_sizes(resolved(base, {}), {})
     for name, size in sizes.items():
@@ -107,13 +102,10 @@ def runs_at(model: Any, spec: ExportSpec) -> Callable[[Mapping[str, int]], bool]
 def _accepted(
     model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
 ) -> tuple[Generators, Runs]:
-    """The generators with the widest values on which the module runs at all sizes, and these runs.
-
-    If it does not run on all wide ranges together, each input in turn keeps its own if the module then runs.
-    """
+    """The generators with the widest values, all or each in turn, on which the module runs at all sizes; the runs."""
     wide = {sample.name: assumed_range(sample.name, sample.tensor) for sample in tensors} | certain
     with errors_dropped():  # the values may be none that the module accepts; the sample's are
-        runs, has_nan = _runs(model, with_generators(base, wide))
+        runs, has_nan = _runs(model, with_generators(base, wide), [])
         if not has_nan:
             return wide, runs
     generators = _like_sample(tensors, certain)
@@ -121,7 +113,7 @@ def _accepted(
     for name in [name for name in generators if name not in certain]:
         wider = {**generators, name: wide[name]}
         with errors_dropped():
-            wider_runs, has_nan = _runs(model, with_generators(base, wider))
+            wider_runs, has_nan = _runs(model, with_generators(base, wider), [])
             if may_have_nan or not has_nan:
                 generators, runs = wider, wider_runs
     return generators, runs
@@ -129,53 +121,106 @@ def _accepted(
 
 def first_runs(model: Any, base: ExportSpec, generators: Generators) -> tuple[Runs, bool]:
     """The runs on values like the sample's, and whether a result has NaN; InvalidSpec if the module does not run."""
+    spec, nan = with_generators(base, generators), list[bool]()
     try:
-        return _runs(model, with_generators(base, generators))
+        return _runs(model, spec, nan)
     except Exception as error:
         raise_no_memory(error)
-        where = _failing_sizes(model, with_long_text(model, with_generators(base, generators)))
+        failing = specs_at_sizes(with_long_text(model, spec))[len(nan)]
+        sizes = ", ".join(f"{name}={size}" for name, size in known_sizes(failing, {}).items())
+        where = f" at {sizes}" if nan else ""  # it fails at the sizes of the sample
         raise InvalidSpec(
             f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; name its dynamic axes "
             "in `axes`"
         ) from error
 
 
-def _failing_sizes(model: Any, spec: PlannedSpec) -> str:
-    """The sizes at which a module does not run, for a message; nothing if it fails at the sizes of the sample."""
-    for seed, sized_spec in enumerate(specs_at_sizes(spec)):
-        try:
-            run(model, sized_spec, seed)
-        except Exception as error:  # noqa: BLE001 - a module may raise anything
-            raise_no_memory(error)
-            sizes = (f"{name}={size}" for name, size in known_sizes(sized_spec, {}).items())
-            return f" at {', '.join(sizes)}" if seed else ""
-    return ""
-
-
-def _runs(model: Any, spec: ExportSpec) -> tuple[Runs, bool]:
-    """The runs of a module at all sizes, and whether a result has NaN."""
-    nan: list[bool] = []
+def _runs(model: Any, spec: ExportSpec, nan: list[bool]) -> tuple[Runs, bool]:
+    """The runs of a module at all sizes, and whether a result has NaN; `nan` gets the same of each run that ends."""
     takes_cache = any(builder.by == "cache_of_layers" for builder in spec.call.builders)
 
     def tensors(result: Any) -> Mapping[Any, Any]:
         tensors_of_result = all_tensors(result, caches=takes_cache)
-        real = (tensor for tensor in tensors_of_result.values() if tensor.is_floating_point())
-        nan.extend(bool(np.isnan(tensor.float().numpy()).any()) for tensor in real)
+        real = (tensor.float() for tensor in tensors_of_result.values() if tensor.is_floating_point())
+        nan.append(any(bool(tensor.isnan().any()) for tensor in real))
         return tensors_of_result
 
     return run_at_sizes(model, with_long_text(model, spec), tensors), any(nan)
 
 
-def at_sizes(
-    spec: ExportSpec, sizes: Mapping[str, int], several: Mapping[str, int] = MappingProxyType({})
-) -> ExportSpec:
+def at_sizes(spec: ExportSpec, sizes: Mapping[str, int], several: Mapping[str, int] | None = None) -> ExportSpec:
     """The spec that is traced at other sizes, with cases for larger ones; the case `sample` has those that it had."""
     planned = resolved(spec, {})
     before, batch = known_sizes(planned, {}), batch_symbol(planned)
     lengths = {name: size for name, size in sizes.items() if name != batch}
     larger = ({name: size + step for name, size in lengths.items()} for step in CASE_STEPS)
     cases = dict(zip(("one", "several"), larger, strict=True))
-    cases["several"] |= {name: size for name, size in several.items() if name != batch}
+    cases["several"] |= {name: size for name, size in (several or {}).items() if name != batch}
     if before != sizes:
         cases["sample"] = {name: before[name] for name in lengths}
     return compose(spec, sized(**sizes), *(case(name, sized(**of_case)) for name, of_case in cases.items()))
+
+
+def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
+    """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
+
+    An axis that the trace fixes, or that equals one of an input within limits, has the word of the runs. No trace is
+    needed if outputs have the axes of the spec at far sizes. `run`: at near sizes.
+    """
+    part, traced = Part("model", resolved(spec, {})), tuple[tuple[str, ...], ...]()
+    far, after = _far_run(model, part)
+    if _is_right_far_away(spec, run, far, after):
+        return spec
+    sizes = known_sizes(part.spec, {})
+    with suppress(CaptureFailed, InvalidSpec):  # the export says so
+        traced = output_words(model, part)
+    outputs, own = [], dict[str, str]()
+    for number, (output, of_trace) in enumerate(zip(spec.outputs, traced, strict=False)):
+        words = pattern(output.axes).split()
+        for at, word in enumerate(of_trace):
+            if not word.isdecimal() and not (spec.limits and words[at] in sizes):
+                # A trace may assume that a number of elements is even, as it is in the sample.
+                is_wrong = "[" in word or (after is not None and value(word, far) != after[number].shape[at])
+                words[at] = own.setdefault(word, own_symbol(output.name, at)) if is_wrong else word
+        outputs.append(evolve(output, axes=" ".join(words)))
+    return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
+
+
+def _far_run(model: Any, part: Part) -> tuple[Sizes, tuple[Any, ...] | None]:
+    """Sizes where lengths are 2, 3, ... times as large, and the outputs there; None if a size depends on values."""
+    near, batch = known_sizes(part.spec, {}), batch_symbol(part.spec)
+    # An image that a model resizes to a fixed height has the same width at twice its size.
+    grown = {name: near[name] * times + 1 for times, name in enumerate([each for each in near if each != batch], 2)}
+    far = within({**near, **grown}, part.spec.limits)
+    part = with_sizes_as_axes(part)
+    with tracing(model, part, {}):
+        return far, fake_outputs(model, part, far)
+
+
+def _is_right_far_away(spec: ExportSpec, run: Run, far: Sizes, after: tuple[Any, ...] | None) -> bool:
+    """Whether each axis of the outputs has the size of one of the inputs, or one size, also at far sizes."""
+    moving = [symbols(output.axes) for output in spec.outputs]
+    is_known = all(far.keys() >= {*terms(symbol)} for each in moving for symbol in each.values())
+    if after is None or far == known_sizes(resolved(spec, {}), {}) or not is_known:
+        return False
+    before = [run.shapes[output.forward_path] for output in spec.outputs]
+    return all(
+        far_output.shape == tuple(value(each[at], far) if at in each else size for at, size in enumerate(near_shape))
+        for each, near_shape, far_output in zip(moving, before, after, strict=True)
+    )
+
+
+def _with_moving_outputs(model: Any, spec: ExportSpec) -> ExportSpec:
+    """The spec with a larger second case, if the module runs at it, where an axis like `samples//160` does not move."""
+    sizes = known_sizes(resolved(spec, {}), {})
+    of_outputs = {symbol for output in spec.outputs for symbol in symbols(output.axes).values()}
+    formulas = [symbol for symbol in of_outputs if sizes.keys() >= {*terms(symbol)}]
+    steps = (CASE_STEPS[1] << doublings for doublings in range(16))
+    grown = ({name: size + step for name, size in sizes.items()} for step in steps)
+    larger = next((each for each in grown if all(value(of, each) != value(of, sizes) for of in formulas)), sizes)
+    if any(larger[name] > size + CASE_STEPS[1] for name, size in sizes.items()):
+        with suppress(InvalidSpec):
+            moving_spec = at_sizes(spec, sizes, several=larger)
+            first_runs(model, moving_spec, {})
+            return moving_spec
+    return spec

@@ -59,10 +59,7 @@ class Watched:
 
 
 def components(program: Any) -> dict[str, Any]:
-    """The modules of a program by their names: of a dict, of an object with `components`, or the children of a module.
-
-    InvalidSpec for anything else, and if none of them is a module.
-    """
+    """The modules by name of a dict, a module, or an object with `components`. InvalidSpec if there is none."""
     import torch
 
     if isinstance(program, torch.nn.Module):
@@ -103,11 +100,7 @@ def methods_of(module: Any) -> tuple[str, ...]:
 
 
 def part_name(name: str, method: str) -> str:
-    """The name of the part for a method of a module: that of the module for `forward`, `vae_decoder` for `decode`.
-
-    >>> part_name("unet", "forward"), part_name("vae", "decode"), part_name("clip", "get_text_features")
-    ('unet', 'vae_decoder', 'clip_get_text_features')
-    """
+    """The name of the part for a method of a module: that of the module for `forward`, `vae_decoder` for `decode`."""
     return f"{name}{PART_NAMES.get(method, f'_{method}')}"
 
 
@@ -186,10 +179,7 @@ Calls = dict[Any, list[Mapping[str, Any]]]
 
 @frozen(eq=False)
 class Seen:
-    """What is noted of a method of a module: its calls, and the number of tensors in the result for given ones.
-
-    `changed`: a copy of the module as it was at the first call, if the program had changed it by then.
-    """
+    """The calls of a method, how many tensors it returns for given ones, and a copy of a module changed before."""
 
     module: Any
     method: str
@@ -206,10 +196,7 @@ def _attributes(module: Any) -> dict[tuple[str, str], int]:
 
 
 def _noting(noted: Seen, before: Mapping[tuple[str, str], int], running: list[Seen]) -> Callable[..., Any]:
-    """A method that notes what it gets and how many tensors it gives.
-
-    `before`: the attributes of the module before the program. `running`: the methods that run.
-    """
+    """A method that notes what it gets and gives; `before`: the module's attributes, `running`: methods that run."""
     module, calls, original = noted.module, noted.calls, getattr(noted.module, noted.method)
     signature, is_forward = inspect.signature(original), noted.method == "forward"
 
@@ -290,10 +277,9 @@ def _names(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _part(model: Any, calls: Calls, results: int) -> Watched:
-    """The sample and the axes from the calls of a method with the same tensors.
+    """The sample, the largest call, and the axes from the calls of a method with the same tensors.
 
-    The sample is the largest of them: a trace takes the sides of branches that most sizes take. A number that changed
-    is a tensor; but the size of an axis if it is always the same for the same shapes.
+    A number that changed is a tensor, or the size of an axis.
     """
     import torch
 

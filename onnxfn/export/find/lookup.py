@@ -23,7 +23,7 @@ from onnxfn.export.derive.derive_sample import derive_from_sample
 from onnxfn.export.derive.probe import accepted, answer_tensors, outputs_spec
 from onnxfn.export.find.multimodal import multimodal_spec
 from onnxfn.export.find.other_libraries import row_name
-from onnxfn.export.find.written_tasks import LISTED, SEES, TOWERS, reads_features, stem_of, written_task
+from onnxfn.export.find.written_tasks import LISTED, SEES, SEES_AND_HEARS, TOWERS, reads_features, stem_of, written_task
 from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import as_module, method_name
@@ -173,11 +173,7 @@ def has_row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None =
 
 
 def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportSpec] | None = None) -> str | None:
-    """The task of a checkpoint, by the class name in its configuration; None if the row has no task for the class.
-
-    A model that generates has the task with past, if its row has it. Without a row, `model_or_config` must be the
-    model, and it has the task with past if it keeps a cache.
-    """
+    """The task of a checkpoint, by the class name in its configuration, with past if it can be; else None."""
     if written := written_task(model_or_config):
         return f"{written}{WITH_PAST}"
     if not has_row(model_or_config, architectures):
@@ -190,27 +186,17 @@ def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportS
 
 
 def loader_spec(config: Any, task: str | None) -> ExportSpec:
-    """A spec with the loader of a checkpoint without a row: the loader of `task`, or the class in its configuration.
-
-    The class of a checkpoint with code of its own is loaded by a class of transformers, as `auto_map` says.
-    """
+    """A spec with the loader of a checkpoint without a row: that of `task`, or of the class in its configuration."""
     values = snapshot(config)
     if task is not None:
-        listed = listed_loader(str(values.get("model_type")), canonical(task)) or _whole_model_loader(values, task)
-        return ExportSpec(task=task, call=Call(loader=listed or loader_of(task)))
+        # The text half of a multimodal model is loaded with the whole if transformers has no class for that half.
+        of_text = {"text-generation": ("text-generation", SEES, SEES_AND_HEARS)}
+        tasks = {**LISTED, **of_text}.get(stem_of(task), (canonical(task),))
+        listed = (listed_loader(str(values.get("model_type")), each) for each in tasks)
+        return ExportSpec(task=task, call=Call(loader=next(filter(None, listed), None) or loader_of(task)))
     class_name = next(iter(values.get("architectures") or ()), None)
     loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
     return ExportSpec(call=Call(loader=loaders.get(class_name, class_name)))
-
-
-def _whole_model_loader(config: Any, task: str) -> str | None:
-    """The loader of a multimodal model; also for its text half, if transformers has no class for that half."""
-    model_type, stem = str(config.get("model_type")), canonical(task).removesuffix(WITH_PAST)
-    if stem in LISTED:
-        return next(filter(None, (listed_loader(model_type, each) for each in LISTED[stem])), None)
-    if stem != "text-generation" or listed_loader(model_type, stem):
-        return None
-    return listed_loader(model_type, SEES) or listed_loader(model_type, "any-to-any")
 
 
 def _in_parts(model_or_type: Any, task: str) -> ExportSpec:
@@ -224,11 +210,7 @@ def _in_parts(model_or_type: Any, task: str) -> ExportSpec:
 
 
 def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
-    """The spec for the task of the model's class, if the spec has no task yet.
-
-    InvalidSpec if the spec is for a task that the class does not have, or if the class name implies no task and the
-    spec has several. A spec with outputs of its own needs no task.
-    """
+    """The spec for the task of the model's class, if it has no task yet; one with outputs of its own needs none."""
     if spec.task is None and spec.tasks:
         return _for_class_task(spec, model)
     class_task = task_of(model)
@@ -277,10 +259,7 @@ def _task_to_derive(model_or_config: Any) -> str:
 
 
 def _without_wrapper(model_or_type: Any) -> Any:
-    """The module inside `torch.compile` and `DataParallel`; anything else unchanged.
-
-    InvalidSpec for a module or a function without a configuration: it needs a sample.
-    """
+    """The module inside `torch.compile` and `DataParallel`; InvalidSpec for one that needs a sample."""
     module = as_module(model_or_type) if hasattr(model_or_type, "forward") else model_or_type
     if callable(module) and not isinstance(module, ExportSpec) and config_of(module) is None:
         raise InvalidSpec(
@@ -325,11 +304,8 @@ def known_tasks(row: ExportSpec) -> tuple[str, ...]:
 def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportSpec:
     """The spec of a row for a task of the row, or for a task of its model type in the tables of transformers.
 
-    Its outputs come from a task of the row with the same class, or from the row's family. Otherwise the model is run;
-    its configuration suffices.
-
-    UnknownName if neither the row nor transformers has the task. InvalidSpec if the outputs are not known without a
-    run, and there is no model.
+    Its outputs come from a task of the row with the same class, from the row's family, or else from a run of the model.
+    UnknownName if there is no such task, InvalidSpec if a run is needed without a model.
     """
     name = canonical(task)
     if row.task is not None or name in task_names(row):
@@ -352,8 +328,7 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
     """The spec of a task with the same class as a task of the row; None if there is no such task.
 
-    The task of the row must have a single file, except for feature-extraction: AutoModel loads a model with its head if
-    transformers has no class without a head.
+    The task of the row must have a single file, except for feature-extraction, whose AutoModel may load a head too.
     """
     classes = listed_classes(row.name or "", task)
     for overlay in row.tasks:

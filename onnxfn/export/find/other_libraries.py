@@ -28,10 +28,7 @@ COMPONENT_ROWS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
 
 
 def row_name(model: Any) -> str | None:
-    """The row of a model of timm, sentence-transformers or diffusers; None for a model of any other library.
-
-    UnknownName for an autoencoder, which has two rows.
-    """
+    """The row of a model of timm, sentence-transformers or diffusers, else None. UnknownName if there are two."""
     match type(model).__module__.partition(".")[0]:
         case "timm":
             return "timm.default-timm-config"

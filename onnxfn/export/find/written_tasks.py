@@ -1,7 +1,4 @@
-"""Models that see or hear and write texts: which of them are written in parts, and the specs of their towers.
-
-A tower is the encoder of images or of sounds. Its spec has inputs on which it runs.
-"""
+"""Models that see or hear and write texts: which are written in parts, and specs of encoders of images or sounds."""
 
 from __future__ import annotations
 
@@ -52,10 +49,7 @@ LISTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def written_task(model_or_config: Any) -> str | None:
-    """The task of a class that sees or hears and writes, by transformers' tables; None for any other class.
-
-    The class is that of a model, or the first one in a configuration. A model that sees and hears does both.
-    """
+    """The task of a class, of a model or in a configuration, that sees or hears and writes; None for any other."""
     name = None if isinstance(model_or_config, str) else stated_class(model_or_config)
     if name is None:
         return None
@@ -79,17 +73,21 @@ def has_section(model_or_config: Any, part: str) -> bool:
 def reads_features(model_or_config: Any, task: str | None) -> bool:
     """Whether a model for a task of OTHER_TASKS reads images or sounds in the places of placeholder tokens.
 
-    The configuration and the methods of the class decide. False for a model type as text, because its class is unknown,
-    and for an encoder-decoder, because its encoder takes the tokens. Also False if `forward` takes no embeddings
-    (NeoMME), or a mask of the places of its image (Kosmos-2): such a model is one graph.
+    The configuration and the methods of the class decide. False for a model type as text; for an encoder-decoder, whose
+    encoder takes the tokens; and if `forward` takes no embeddings (NeoMME), or a mask of the places of its image
+    (Kosmos-2).
     """
     if isinstance(model_or_config, (str, Mapping)) or stem_of(task) not in OTHER_TASKS:
         return False
     config = snapshot(model_or_config)
     if config.get("is_encoder_decoder"):
         return False
+    import transformers
+
     towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
-    owner = _class_for(model_or_config, config, stem_of(task))
+    listed = next(iter(listed_classes(str(config.get("model_type")), stem_of(task))), "")
+    is_model = hasattr(model_or_config, "forward")
+    owner: Any = type(model_or_config) if is_model else getattr(transformers, listed, None)
     if not towers or not all(has_feature_method(owner, METHODS[part]) for part in towers):
         return False
     parameters = inspect.signature(owner.forward).parameters
@@ -99,16 +97,6 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
 def stem_of(task: str | None) -> str:
     """The task without its past; feature-extraction if there is none."""
     return DEFAULT_TASK if task is None else canonical(task).removesuffix(WITH_PAST)
-
-
-def _class_for(model_or_config: Any, config: Mapping[str, Any], task: str) -> Any:
-    """The class of a model, or the one that transformers' tables list for a configuration and a task."""
-    if hasattr(model_or_config, "forward"):
-        return type(model_or_config)
-    import transformers
-
-    name = next(iter(listed_classes(str(config.get("model_type")), task)), "")
-    return getattr(transformers, name, None)
 
 
 CLIENT_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(

@@ -6,11 +6,7 @@ from onnxfn.specs.errors import OnnxfnError, first_line, os_error_text, root_cau
 
 
 def error_line(error: Exception) -> str:
-    """The message of an error in one line. An error that nobody expected asks for a report.
-
-    >>> error_line(KeyError("layers"))
-    "unexpected error: KeyError: 'layers'; please report it as a fault of onnxfn, with its traceback"
-    """
+    """The message of an error in one line. An error that nobody expected asks for a report."""
     match error:
         case OnnxfnError():
             line = str(error)

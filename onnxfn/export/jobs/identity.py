@@ -1,8 +1,4 @@
-"""What makes two exports the same: digests of facts about checkpoints, jobs, and the versions of packages.
-
-`job_digest` is equal where the same files would be written, and `fingerprint` is for caches of users. The names of
-templates, which digest a loaded model, are in `graphs/templates/fingerprints.py`.
-"""
+"""What makes two exports the same: digests of facts about checkpoints, jobs, and the versions of packages."""
 
 from __future__ import annotations
 
@@ -33,10 +29,9 @@ TEXT_BYTES = 2**20
 
 
 def job_digest(job: ExportRequest, source: Path) -> str:
-    """A digest of a checkpoint's folder or GGUF file, of what the job asks for, and of the versions of the packages.
+    """A digest of a checkpoint's folder or file, the job and the versions of packages: the same files, the same digest.
 
-    It is equal for two runs if the second one would write the same files. Large files are not read: one that was
-    touched counts as changed. A download from the hub, which gets its weights later, is known by its commit.
+    Large files are not read: one that was touched counts as changed. A download without weights is known by its commit.
     """
     options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
     spec, build = None if job.spec is None else digest(job.spec), build_of(job)

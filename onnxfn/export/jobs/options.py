@@ -26,11 +26,7 @@ def texts(flag: str, values: Any) -> tuple[str, ...]:
 
 
 def parsed_sizes(flag: str, values: Any) -> tuple[tuple[str, int], ...]:
-    """The names and sizes of axes in texts NAME=NUMBER, or in a mapping; InvalidSpec if one has no number.
-
-    >>> parsed_sizes("--size", ["batch_size=1"]), parsed_sizes("--size", {"batch_size": 1})
-    ((('batch_size', 1),), (('batch_size', 1),))
-    """
+    """The names and sizes of axes in texts NAME=NUMBER, or in a mapping; InvalidSpec if one has no number."""
     pairs = tuple((name, _number(size)) for name, size in _pairs(values))
     for name, size in pairs:
         if not isinstance(size, int):
@@ -39,13 +35,7 @@ def parsed_sizes(flag: str, values: Any) -> tuple[tuple[str, int], ...]:
 
 
 def parsed_shapes(flag: str, values: Any) -> tuple[tuple[str, int | tuple[int, int]], ...]:
-    """Names of axes, each with its size, or with its smallest and largest size; InvalidSpec for anything else.
-
-    >>> parsed_shapes("--shape", ["batch_size=1", "sequence_length=1:128"])
-    (('batch_size', 1), ('sequence_length', (1, 128)))
-    >>> parsed_shapes("--shape", {"sequence_length": [1, 128]})
-    (('sequence_length', (1, 128)),)
-    """
+    """Names of axes, each with its size or range, as in NAME=1:128 or `{"NAME": [1, 128]}`; else InvalidSpec."""
     return tuple(_parsed_shape(flag, name, size) for name, size in _pairs(values))
 
 
@@ -187,6 +177,13 @@ def _tolerance(_: str, tolerance: Any) -> Any:
     return tolerance
 
 
+def _within(_: str, limit: str) -> str:
+    from onnxfn.specs.quantization import within_of
+
+    within_of(limit)
+    return limit
+
+
 def _all_layers(*_: Any) -> Any:
     from onnxfn.graphs.build_options import trace_all_layers
 
@@ -224,11 +221,25 @@ _TABLE = (
     Option(
         *("dtype", list, GRAPH, "dtypes"),
         "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16, q4c (calibrated), "
-        "q4cf16 or bnb4. Several: files for "
+        "q4cf16, q4m (some in 8 bits), bnb4, int8-static or uint8-static (QDQ, calibrated). Several: files for "
         "each, with the suffixes of transformers.js. Default: float32.",
         read=parsed_dtypes,
     ),
-    Option("calibration", Path, GRAPH, "calibration", "Text file for q4c. Default: parts of the help of Python."),
+    Option(
+        *("float16_overflow", str, GRAPH, "build.float16_overflow"),
+        "If values of a float16 graph overflow, or nearly: mend (default; they are kept in float32) or refuse.",
+    ),
+    Option(
+        *("within", str, GRAPH, SPEC),
+        "The limit within which the bits of each weight are chosen, 4 or more: bytes of weights, such as 0.6GB, or a "
+        "KL divergence from PyTorch, such as kl=0.1.",
+        read=_within,
+    ),
+    Option(
+        *("calibration", Path, GRAPH, "calibration"),
+        "Text file for q4c, --within and static dtypes; for these also an .npz of inputs. Default: help of Python, "
+        "pictures.",
+    ),
     Option(
         *("io_dtype", str, GRAPH, SPEC),
         "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: that of "

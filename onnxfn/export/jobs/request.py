@@ -100,9 +100,6 @@ def request_of(checkpoint: str, path: str | Path, values: Values) -> ExportReque
 
     InvalidSpec if a value is of a wrong type, two options exclude each other, or the library has no such option.
     UnknownName if a value is none of those that an option can have.
-
-    >>> request_of("org/bert", "onnx/bert", {"dtype": "q8", "weights": "share"}).write.weight_storage
-    'share'
     """
     values = with_check(stated(values))
     library = values.get("library", TRANSFORMERS)
@@ -120,10 +117,7 @@ def request_of(checkpoint: str, path: str | Path, values: Values) -> ExportReque
 
 
 def written(request: ExportRequest) -> dict[str, Any] | None:
-    """The options that make a request, with their written values; None if no options make it, as for one with a spec.
-
-    `request_of(request.checkpoint, request.path, written(request)) == request`.
-    """
+    """The written options that make a request: `request_of` returns it for them; None if no options make it."""
     usual = evolve(request_of("", "", {"library": request.library}), library=TRANSFORMERS)
     values = stated({name: _for_option(option, request, usual) for name, option in OPTIONS.items()})
     return values if request_of(request.checkpoint, request.path, values) == request else None

@@ -1,73 +1,132 @@
-"""Weights whose codes are chosen with real inputs: PyTorch reads a text while their file is written."""
+"""Codes of weights and scales of activations that are chosen with real inputs: a text, or pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from attrs import evolve
+import numpy as np
+from attrs import evolve, frozen
 
-from onnxfn.check.variants.text_references import reads_text, text_inputs, text_tokens
+from onnxfn.check.variants.text_references import TextTokens, reads_text, text_inputs, text_tokens
+from onnxfn.graphs.quantization.activations import quantize_activations, static_activations
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.product_inputs import product_inputs
 from onnxfn.models.torch_modes import ticking_operators
+from onnxfn.run.value_ranges import value_ranges
+from onnxfn.specs.algebra.dummies import Array, dummies
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import InvalidSpec, errors_as, first_line
+from onnxfn.specs.plan.real_inputs import picture_inputs
 from onnxfn.specs.stored.reports import StageTimer
 
-RUNS, RUN_TOKENS = 8, 512
-"""The runs of a model on a text, and the tokens of each."""
+RUNS, RUN_TOKENS, RUN_PICTURES = 8, 512, 4
+"""The runs of a model, and the tokens of a text or the pictures of each."""
+
+OUTSIDE = 1e-5
+"""The share of the elements of an activation that are clipped at each end."""
+
+ARRAYS = ".npz"
+"""The suffix of a file with arrays, by the names of inputs."""
 
 TOPIC = 400
 """Characters of each topic of Python's own help that are read."""
 
+Inputs = Sequence[Mapping[str, Array]]
+"""The inputs of each run of a part."""
+
+
+@frozen
+class Source:
+    """Where the inputs come from: a file of the caller's, a preprocessor, a checkpoint with a tokenizer."""
+
+    file: Path | None
+    preprocessor: Any
+    checkpoint: Path | None
+
 
 def calibration_text(file: Path | None) -> str:
-    """The text of a file; without one the beginnings of the topics of Python's own help, 30,000 characters.
-
-    InvalidSpec if the file cannot be read, or is no text.
-    """
+    """The text of a file; without one the beginnings of the topics of Python's own help, 30,000 characters."""
     if file is not None:
-        with errors_as(lambda error: InvalidSpec(f"calibration={str(file)!r} cannot be read: {first_line(error)}")):
+        with _file_errors(file):
             return file.read_text(encoding="utf-8")
     from pydoc_data.topics import topics
 
     return "\n\n".join(topic[:TOPIC] for topic in topics.values())
 
 
-def with_calibrated_weights(
-    file: Path | None,
-    preprocessor: Any,
-    checkpoint: Path | None,
-    model: Any,
-    part: Part,
-    plan: Plan,
-    graph: Any,
-    timed: StageTimer,
-) -> Any:
-    """The graph of a part whose calibrated weights get their codes, when they are written, from runs of the model.
+def _file_errors(file: Path) -> AbstractContextManager[None]:
+    return errors_as(lambda error: InvalidSpec(f"calibration={str(file)!r} cannot be read: {first_line(error)}"))
 
-    It reads the text of `file`, as the tokenizer of a preprocessor or of a checkpoint splits it. A part that reads no
-    text keeps the nearest codes. InvalidSpec if there is no tokenizer.
+
+def calibrated(source: Source, model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer) -> Any:
+    """The graph of a part with what its rules choose by runs on real inputs: codes of weights, scales of activations.
+
+    A part that reads text runs on that of the source; another on pictures that are drawn, or on dummies.
     """
-    import torch
+    rules = part.spec.target.quantization
+    if any(rule.calibrated for rule in rules) and reads_text(part.spec):
+        graph = _with_calibrated_weights(model, part, graph, timed, _text_runs(source, model, part, plan))
+    if static_activations(graph):
+        graph = _with_static_activations(part, graph, timed, _inputs(source, model, part, plan))
+    return graph
 
-    if not reads_text(part.spec):
-        return graph
-    tokens = text_tokens(preprocessor, checkpoint, calibration_text(file))
+
+def _inputs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
+    """The inputs of each run of a part."""
+    if source.file is not None and source.file.suffix == ARRAYS:
+        with _file_errors(source.file), np.load(source.file) as arrays:
+            own = {name: arrays[name] for name in part.inputs}
+        count = min(map(len, own.values()))
+        return [{name: array[row : row + 1] for name, array in own.items()} for row in range(count)]
+    if reads_text(part.spec):
+        return _text_runs(source, model, part, plan)
+    pictures = partial(picture_inputs, part.spec, source.preprocessor, count=RUN_PICTURES)
+    return [pictures(seed=seed) or dummies(part.spec, {}, seed=seed) for seed in range(1, RUNS + 1)]
+
+
+def calibration_tokens(source: Source) -> TextTokens:
+    """The tokens of the text of a source. InvalidSpec without a tokenizer."""
+    tokens = text_tokens(source.preprocessor, source.checkpoint, calibration_text(source.file))
     if tokens is None:
         raise InvalidSpec("calibrated weights need a tokenizer; pass it, preprocessor=..., or checkpoint=...")
+    return tokens
 
-    starts = range(0, RUNS * RUN_TOKENS, RUN_TOKENS)
-    pieces = [evolve(tokens, ids=tokens.ids[start : start + RUN_TOKENS]) for start in starts if start < len(tokens.ids)]
-    inputs = [text_inputs(model, part, plan, piece, RUN_TOKENS) for piece in pieces]
+
+def _text_runs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
+    """The inputs of each run of a part that reads the text of a source."""
+    tokens = calibration_tokens(source)
+    starts = range(0, min(RUNS * RUN_TOKENS, len(tokens.ids)), RUN_TOKENS)
+    pieces = (evolve(tokens, ids=tokens.ids[start : start + RUN_TOKENS]) for start in starts)
+    return [text_inputs(model, part, plan, piece, RUN_TOKENS) for piece in pieces]
+
+
+def _with_calibrated_weights(model: Any, part: Part, graph: Any, timed: StageTimer, inputs: Inputs) -> Any:
+    """The graph whose calibrated weights get their codes, when they are written, from runs of the model."""
+    import torch
 
     def runs() -> Iterator[Callable[[], Any]]:
         with timed("calibrate", part.name) as tick, ticking_operators(tick):
             yield from (partial(torch_outputs, model, part, arrays, torch.float32) for arrays in inputs)
 
-    errors_of = product_inputs(model, runs)
-    return bind_quantized_weights(graph, model.state_dict(keep_vars=True).__getitem__, errors_of)
+    tensors = model.state_dict(keep_vars=True).__getitem__
+    return bind_quantized_weights(graph, tensors, product_inputs(model, runs))
+
+
+def _with_static_activations(part: Part, graph: Any, timed: StageTimer, inputs: Inputs) -> Any:
+    """The graph with integers in place of activations, whose ranges ONNX Runtime measures on the graph without them."""
+    import onnx_ir
+
+    names = static_activations(graph).keys()
+    with TemporaryDirectory() as folder, timed("calibrate", part.name) as tick:
+        file = Path(folder, "model.onnx")
+        onnx_ir.save(graph, file, external_data="weights")
+        ranges = value_ranges(file, inputs, names, tick=tick, outside=OUTSIDE)
+    ports = {name: [each[name] for each in inputs] for name in names & part.inputs.keys()}
+    ends = {name: (min(map(np.min, arrays)), max(map(np.max, arrays))) for name, arrays in ports.items()}
+    return quantize_activations(graph, {**ranges, **ends})

@@ -14,10 +14,7 @@ ADAPTER = "adapter_config.json"
 
 
 def checkpoint_folder(name: str, library: str = "transformers") -> Path:
-    """The folder of a checkpoint: `name`, or the download of a hub repository without its weights.
-
-    ModelNotFound if there is neither. LoadFailed if a file of it, or one that a file of it names, is not in the folder.
-    """
+    """The folder of a checkpoint: `name`, or a download without weights. LoadFailed if a file of it is missing."""
     folder = _folder(name, library)
     checkpoint_files(folder, patterns_of(library))
     return folder

@@ -22,10 +22,7 @@ INDEX = "*.index.json"
 
 
 def load_errors(name: str, step: str) -> AbstractContextManager[None]:
-    """Raises LoadFailed for any error inside, while a checkpoint is loaded; `step` says what failed.
-
-    The message names the damaged file if there is one, else the error. MemoryError passes.
-    """
+    """Raises LoadFailed for any error inside but MemoryError; it names the step, and the damaged file or the error."""
 
     def failed(error: Exception) -> LoadFailed:
         fault = checkpoint_fault(Path(name))

@@ -1,8 +1,7 @@
 """Loads configurations and models from a folder or from the hub.
 
-Weights stay in the dtype of the checkpoint: mapped from its files, not copied into memory. An export converts such
-weights while it writes them. Tables that a model computes when it is loaded, such as of positions, would be rounded to
-that dtype. So a model with such tables is loaded in float32.
+Weights are mapped from the files, in their dtype; an export converts them while it writes. Tables that a model computes
+when it is loaded, as of positions, would be rounded to that dtype: such a model is loaded in float32.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
 
 
 def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
-    """The configuration of transformers in the folder of a checkpoint. LoadFailed if transformers cannot read it.
-
-    Code of the checkpoint runs only with `trust_remote_code`. Else a configuration that needs code is LoadFailed.
-    """
+    """The configuration in the folder of a checkpoint; LoadFailed if it needs code without `trust_remote_code`."""
     from transformers import AutoConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -75,13 +71,9 @@ def load_model(
 ) -> Any:
     """The model of a checkpoint for the task of a spec, in float32 for any dtype of the checkpoint.
 
-    With `as_stored`, weights that the checkpoint has in 16 bits stay so; the configuration declares float32. With
-    `dequantize`, the weights of a quantized checkpoint become floats. `revision` is the commit of a repository on the
-    hub. `tick` is called while weights are loaded.
-
-    InvalidSpec if the checkpoint is for another task or lacks weights: these weights would be random numbers.
-    LoadFailed if transformers cannot load it, if weights have other shapes than the configuration says, or if it is
-    quantized and `dequantize` is False.
+    With `as_stored`, weights of 16 bits stay so; the configuration declares float32. With `dequantize`, quantized
+    weights become floats. `revision`: a commit on the hub. InvalidSpec for a checkpoint for another task, or without
+    weights, which would be random. LoadFailed if weights have other shapes, or are quantized without `dequantize`.
     """
     _check_head(name, config, spec)
     how = {"trust_remote_code": trust_remote_code, **({"revision": revision} if revision else {})}
@@ -119,10 +111,7 @@ def _load_floats(
 
 
 def load_weights(model: Any, name: str) -> Any:
-    """A model of the class, configuration and dtype of a model of transformers, with the weights of a checkpoint.
-
-    LoadFailed if transformers cannot load it, or if weights have other shapes. InvalidSpec if weights are missing.
-    """
+    """A model of the class, configuration and dtype of a model of transformers, with the weights of a checkpoint."""
     kind = type(model)
     with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), weights_ticked():
         dtype = str(model.dtype).removeprefix("torch.")
@@ -162,12 +151,7 @@ def model_without_weights(config: Any, spec: ExportSpec | PlannedSpec, *, trust_
 
 
 def load_library_model(library: str, name: str, *, trust_remote_code: bool = False, with_weights: bool = True) -> Any:
-    """The model or the pipeline that another library than transformers loads from a folder or from the hub.
-
-    Without weights, a model of timm has random numbers; the others have their weights.
-    UnknownName for an unknown library. ModelNotFound if the library is not installed. LoadFailed if it cannot load the
-    model.
-    """
+    """The model or pipeline of another library. Without weights, a model of timm has random numbers."""
     if library not in LIBRARY_LOADERS:
         raise unknown("library", library, ("transformers", *LIBRARY_LOADERS))
     try:
@@ -205,10 +189,7 @@ FLOATS = frozenset((*HALF, "FLOAT", "DOUBLE", "FLOAT8E4M3FN", "FLOAT8E5M2"))
 
 
 def stored_dtype(folder: Path, config: Any) -> str | None:
-    """The torch dtype, of 16 bits, of all floating-point weights of a checkpoint; None if they have another or several.
-
-    None also for a name on the hub, for quantized weights, and for weights in files that are not safetensors.
-    """
+    """The torch dtype of 16 bits of all float weights in safetensors of a folder, not quantized; else None."""
     values = config_of(config) or config
     is_quantized = getattr(values, "quantization_config", None) is not None
     others = (ADAPTER, "*.bin", "*.gguf")

@@ -37,8 +37,7 @@ FLOAT32_BYTES = 4
 def checked_quantization(name: str, config: Any = None, *, dequantize: bool) -> QuantizedCheckpoint | None:
     """The quantized checkpoint in a folder; None if it is not quantized. No weight is read.
 
-    LoadFailed if it is quantized, MatMulNBits cannot hold its weights, and `dequantize` is False. LoadFailed if its
-    format is unknown, or if a quantized checkpoint is not a folder.
+    LoadFailed if its format is unknown, or, without `dequantize`, if MatMulNBits cannot hold its weights.
     """
     if not Path(name).is_dir():
         if getattr(config_of(config) or config, CONFIG_KEY, None):
@@ -65,12 +64,10 @@ def not_kept(name: str, described: str, part: str, parameters: int) -> LoadFaile
 
 
 def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any], *, dequantize: bool) -> Any:
-    """The model of a quantized checkpoint with float weights, which `load` loads from a folder.
+    """The model of a quantized checkpoint with float weights, mapped from a deleted file: not in anonymous memory.
 
-    The model maps the weights from a deleted temporary file. So they are on disk once, and not in anonymous memory.
-    They are not dequantized while an ONNX file is written: transformers renames, stacks and ties tensors while it loads
-    files, and PyTorch computes with float tensors in the check. Without `dequantize`, each parameter also holds its
-    quantized weight for the graph.
+    They are not dequantized while files are written: transformers renames, stacks and ties tensors while it loads, and
+    the check computes with floats. Without `dequantize`, each parameter also holds its quantized weight for the graph.
     """
     with TemporaryDirectory(prefix="onnxfn-", ignore_cleanup_errors=True) as name:
         with write_errors(Path(name), checkpoint.parameters * FLOAT32_BYTES):
@@ -144,10 +141,7 @@ def is_gguf(name: str) -> bool:
 
 
 def checked_gguf(file: Path, *, dequantize: bool) -> str:
-    """The description of a GGUF file: its types of weights and its size. No weight is read.
-
-    LoadFailed if it is quantized without `dequantize`, if it cannot be read, or if a package is missing.
-    """
+    """The types of weights and the size of a GGUF file. LoadFailed if it is quantized without `dequantize`."""
     tensors = gguf_tensors(file)
     types = Counter(tensor.tensor_type.name for tensor in tensors)
     quantized = [name for name, _ in types.most_common() if name not in ("F32", "F16", "BF16", "F64")]

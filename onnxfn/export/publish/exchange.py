@@ -1,8 +1,7 @@
 """Puts the files of an export in the place of an earlier one: the folder in one step, or its files one by one.
 
-A folder is exchanged by a single step of the system, so that no reader sees a part of each. Where that cannot be, the
-old files are moved away before the first new one appears: at no moment are files of both exports at the destination.
-All moves are undone if one fails. If the process is killed, the next export finishes them.
+In one step of the system no reader sees a part of both. Where that cannot be, the old files are moved away before the
+first new one appears. All moves are undone if one fails. If the process is killed, the next export finishes them.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from onnxfn.weights.names import file_fault
 def move_files(journal: Journal, root: Path, folder: Path) -> None:
     """Replaces and deletes the files of a journal in `folder`; the new ones are in a staging folder.
 
-    A single file is replaced by one rename. If a step fails, all steps before it are undone. The staging folder itself
-    is moved into `folder` first: readers look for its journal there.
+    A single file is replaced by one rename. A failed step undoes all before it. Readers look for a journal in `folder`:
+    the staging folder is moved there first.
     """
     with ExitStack() as undo:
         inside = folder / root.name
@@ -92,9 +91,9 @@ MAX_ENTRIES = 4096
 def exchange_folder(journal: Journal, staging: Path, folder: Path) -> bool:
     """Swaps `folder` and a staging folder, which first gets all other files of `folder`; False if that is impossible.
 
-    It is impossible if `folder` is a mount point, or holds the staging folder of another export, the current folder of
-    this process or more than MAX_ENTRIES files; or if the file system lacks the exchange or hard links. Then `folder`
-    is unchanged. After a swap `staging` is the old folder: see `keep_newcomers`.
+    It is impossible for a mount point, the current folder, a folder with another staging folder or more than
+    MAX_ENTRIES files, and without exchange or hard links. Then `folder` is unchanged. After a swap see
+    `keep_newcomers`.
     """
     root = staging.parent
     if root.parent != folder.parent or folder == folder.parent:
@@ -113,10 +112,7 @@ def exchange_folder(journal: Journal, staging: Path, folder: Path) -> bool:
 
 
 def keep_newcomers(journal: Journal, old: Path, new: Path) -> None:
-    """Moves files that another program added during the exchange from the old folder to the new one.
-
-    The other files of `old` are replaced, stale, or hard links to files of `new`.
-    """
+    """Moves files that another program added during the exchange to the new folder; all others are there or unused."""
     discarded = {*journal.files, *journal.stale}
     for file in sorted(old.rglob("*")):
         name = file.relative_to(old)

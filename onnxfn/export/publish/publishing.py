@@ -20,9 +20,8 @@ from onnxfn.weights.side_files import WRITTEN_FILES, side_files
 def stale_files(destination: Destination, published: Collection[Path]) -> tuple[Path, ...]:
     """The files of earlier exports at a destination that are unused after an export of the `published` files.
 
-    In a folder these are: ONNX files of onnxfn that are not published again, in the folders of all layouts; the
-    external data of these and of replaced ONNX files; onnxfn's report, and the side files that are unchanged since that
-    report. Other ONNX files, their external data, and the files of a checkpoint are not unused.
+    These are ONNX files of onnxfn, in the folders of all layouts; the external data of these and of replaced ones; the
+    report, and side files that are unchanged since it. Other ONNX files and the files of a checkpoint are not unused.
     """
     if destination.is_file:
         return tuple(_stale_in(destination.folder, published, all_graphs=False))
@@ -83,13 +82,10 @@ def publish(
 ) -> tuple[Path, ...]:
     """Moves the files of a staging folder to a destination, and deletes unused files of the earlier export.
 
-    A folder that does not exist appears by one rename. A folder that exists is exchanged for one with the new files
-    and the other files of the old folder, in one step. If the system cannot do that, and for a single file, the old
-    files are moved away, and the new files take their place: external data, graphs, the rest. If a move fails, earlier
-    moves are undone.
-
-    `parts` are the destinations in which earlier exports are looked for: by default `destination` alone. Returns the
-    new paths. OutputExists if the destination exists by now, unless `overwrite`, or if a folder has the name of a file.
+    A new folder appears by one rename, an old one is exchanged in one step; without that, and for a single file,
+    external data is moved first, then graphs, then the rest, and a failure undoes it. Earlier exports are looked for in
+    `parts`, by default `destination`. Returns the new paths. OutputExists without `overwrite`, or for a folder with the
+    name of a file.
     """
     files = tuple(dict.fromkeys(files))
     folder = destination.folder

@@ -1,7 +1,6 @@
 """The destination of an export, and the folder in which the export is completed before anything appears there.
 
-A staging folder holds `files`, the complete files; `lock`, which the process holds while it lives; and `journal.json`
-once the files are being moved. A staging folder whose lock is free was left by a killed process.
+A staging folder holds `files`; `lock`, which a living process holds; and `journal.json` once files are being moved.
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ from onnxfn.weights.names import read_regular
 
 @frozen(eq=False)
 class PrivateFolder:
-    """A folder for temporary files. It is deleted when nothing refers to this record any more, at the latest at exit.
+    """A folder for temporary files, deleted when nothing refers to this record any more, at the latest at exit.
 
-    A folder serves several parts, external data of any size and ONNX Runtime, which maps external data from its file. A
-    `ModelProto` in memory would do none of these: protobuf ends at 2 GiB.
+    A `ModelProto` in memory would not do: protobuf ends at 2 GiB, and ONNX Runtime maps external data from files.
     """
 
     path: Path
@@ -47,8 +45,7 @@ class PrivateFolder:
 def export_target(path: Any) -> Iterator[tuple[Path, PrivateFolder | None]]:
     """The path that an export writes to, and the temporary folder that its result owns, or None.
 
-    For None the path is a new temporary folder, for a file object a file in one. `TMPDIR` chooses another disk for it.
-    The folder is deleted if the export fails.
+    For None it is a new temporary folder, for a file object a file in one. The folder is deleted if the export fails.
     """
     if isinstance(path, str | os.PathLike):
         yield Path(path), None
@@ -71,10 +68,7 @@ def _delete(folder: Path, process: int) -> None:
 
 @frozen
 class Destination:
-    """The destination of an export: a folder, or a file that ends in `.onnx`.
-
-    `subfolder`: the folder in it that holds the ONNX files, as the layout says.
-    """
+    """The destination of an export: a folder, or an `.onnx` file; `subfolder` in it holds the ONNX files."""
 
     path: Path
     subfolder: str = ""
@@ -96,10 +90,9 @@ class Destination:
 
 
 def check_destination(path: Path, *, overwrite: bool) -> None:
-    """Raises OutputExists if something is at the path already, unless `overwrite`.
+    """Raises OutputExists if something is at the path already, unless `overwrite`; WriteFailed for an impossible path.
 
-    OutputExists also protects a file where a folder is needed, a folder where a file is needed, and a link to nothing,
-    even with `overwrite`. WriteFailed for a path that no system can have, or that the system refuses to read.
+    A file where a folder is needed, a folder where a file is needed, and a link to nothing are never overwritten.
     """
     if not is_possible_path(path):
         raise WriteFailed(
@@ -130,10 +123,7 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Holds the lock of a folder or file; yields False, without it, where there is no such lock, or if it is not free.
-
-    With `wait` it waits until the lock is free.
-    """
+    """Holds the lock of a folder or file; yields False if there is no such lock, or if it is taken, without `wait`."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_NONBLOCK)  # a named pipe would wait for a writer
     except OSError:
@@ -160,16 +150,14 @@ def is_locked(file: Path) -> bool:
 
 
 LOCK_FILE = "lock"
-"""The file in a staging folder that its process locks. It holds the path of the destination, relative to the folder
-that holds the staging folder."""
+"""The file in a staging folder that its process locks. It holds the relative path of the destination."""
 
 
 @contextmanager
 def staging_folder(destination: Destination) -> Iterator[Path]:
     """An empty folder on the file system of a destination, which need not exist; it is deleted at the end in any case.
 
-    It lies next to the destination's folder if a folder can be renamed from there to here, and else in it, as for a
-    mount point. What killed exports to the same destination left is finished, or deleted.
+    It lies next to the destination's folder if a rename can reach that, else in it, as for a mount point.
     """
     folder = destination.folder.resolve()
     clean_up(folder)
@@ -184,11 +172,7 @@ def staging_folder(destination: Destination) -> Iterator[Path]:
 
 
 def clean_up(folder: Path, locked_folder: Path | None = None) -> None:
-    """Finishes or deletes the remains of killed exports to a folder, or to a file in it.
-
-    A folder that another process has locked is left to the next export, so that processes never wait for each other.
-    The caller holds the lock of `locked_folder`.
-    """
+    """Finishes or deletes the remains of killed exports to a folder, unless another process has locked it."""
     for parent in (folder, *folder.parents):
         if any(parent.glob(f"{STAGING_PREFIX}*")):
             with nullcontext(True) if parent == locked_folder else locked(parent, wait=False) as has_lock:

@@ -30,11 +30,7 @@ def graph_files(path: Path) -> list[Path]:
 
 
 def graph_summary(file: Path) -> dict[str, Any]:
-    """The fields of a graph in `report.json`, the operators, the weights and the metadata of an ONNX file, for JSON.
-
-    Nodes in branches count. For each dtype of weights it has the numbers of tensors, elements and bytes; for each other
-    file with weights its bytes, null for a missing one. InvalidSpec if the file is not an ONNX file.
-    """
+    """The graph, operators, weights and metadata of an ONNX file, for JSON; null for a missing file of weights."""
     try:
         facts, nodes, weights = graph_facts(file), graph_nodes(file), weights_by_dtype(file)
     except (OSError, ValueError, IndexError) as error:

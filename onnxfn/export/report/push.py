@@ -39,9 +39,7 @@ def uploaded_files(folder: Path) -> list[Path]:
 def uploaded(folder: Path, repository: str, *, private: bool = False) -> str:
     """Uploads an export to a repository on the hub, created if it does not exist; returns the address of the commit.
 
-    Only the files of the export are uploaded: what else lies in the folder may be private.
-
-    The client of the hub raises its own errors: no token, no network, no right to write.
+    What else lies in the folder may be private. The client of the hub raises its own errors.
     """
     from huggingface_hub import HfApi
 

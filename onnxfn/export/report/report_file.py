@@ -1,7 +1,6 @@
 """`report.json`: what an export wrote, with which versions and options, and what its check found.
 
-It lies in the folder of the export. It holds no time and no path outside the folder, so the same export writes the same
-bytes. REPORT.md describes its fields. `read_report` alone reads it: what it returns names files in the folder.
+It holds no time and no path outside its folder: the same export writes the same bytes. REPORT.md has its fields.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ def report_content(
 ) -> dict[str, Any]:
     """The content of `report.json` about all other files of an export, each with its SHA-256, or an empty text.
 
-    `weights_from` says from what quantized checkpoint the weights come; it is empty for float weights. `values` is what
-    was written for the options of the export; None for an export of a spec. `tick` is called while files are read.
+    `values` is what was written for the options of the export; None for an export of a spec.
     """
     plans = {dtype: each for dtype, each in plans_by_dtype(plan).items() if dtype is not None}
     variants = {dtype: [part.name for part in each.parts] for dtype, each in plans.items()}
@@ -82,6 +80,7 @@ def report_content(
         },
         "weights_from": weights_from,
         **({"variants": variants} if variants else {}),
+        **({"chosen_bits": [asdict(each) for each in plan.chosen]} if plan.chosen else {}),
         "check": check_facts(report),
         **file_facts(folder, files, tick),
     }
@@ -113,10 +112,8 @@ class FileFacts:
 class ExportReport:
     """What a `report.json` says; its status is `passed` or `not checked`.
 
-    `files`: from the name of each file of the export, relative to the folder, to its size and its digest. `graphs`:
-    from the name of each ONNX file, which is among `files`, to its facts as `graph_facts` returns them. `options`: how
-    the files were written. `outputs`: how many were compared. `measurements` of quantized and 16-bit files: output,
-    measure, value.
+    `files`: their sizes and digests by their names. `graphs`: facts as from `graph_facts`, by the names of ONNX files.
+    `outputs`: how many were compared. `measurements` of quantized and 16-bit files: output, measure, value.
     """
 
     files: Mapping[str, FileFacts]
@@ -203,7 +200,7 @@ def _measurement(facts: Any) -> tuple[str, str, float]:
 
 def plan_digest(plan: Plan) -> str:
     """The SHA-256 of the parts of a plan as canonical JSON: keys in order, no spaces."""
-    plain = to_plain(evolve(plan, left_out=(), weight_bytes=(), remarks=()))
+    plain = to_plain(evolve(plan, left_out=(), weight_bytes=(), chosen=(), remarks=()))
     return sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

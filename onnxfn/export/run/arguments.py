@@ -46,10 +46,10 @@ def check_layers(model: Any, plan: Plan, graphs: Sequence[Any]) -> None:
 
 
 def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder: Path) -> list[Path]:
-    """Writes an adapter next to the graphs that take it; returns the paths of its files.
+    """Writes an adapter next to the graphs that take it, one file each; returns their paths.
 
-    There is one file per graph. Its name has the name of the part if there are several, and ends in `_fp16` for
-    float16. InvalidSpec if the adapter changes a layer for which no graph has inputs.
+    Several files have the names of the parts, and those of float16 end in `_fp16`. InvalidSpec for a layer without
+    inputs.
     """
     known = [name for graph in graphs for name in adapter_ports(graph)]
     arrays = adapter_arrays(read_adapter(adapter), _dtype(plan))
@@ -128,10 +128,7 @@ def check_values(model: Any) -> None:
 
 
 def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
-    """The model; if a weight has no value, a model of its class with the weights of a checkpoint in its dtype.
-
-    A model that no class of transformers loads is not changed.
-    """
+    """The model; if a weight has no value, a model of its class with the weights of a checkpoint in its dtype."""
     is_loadable = hasattr(type(model), "from_pretrained") and hasattr(model, "config")
     if checkpoint is None or not is_loadable or name_without_value(model) is None:
         return model
@@ -139,10 +136,7 @@ def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
 
 
 def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) -> None:
-    """Raises InvalidSpec for a wrong spec, module or destination; ModelNotFound if `checkpoint` is not a folder.
-
-    LoadFailed if a file of the checkpoint is not in its folder. `public` names a wrong type of another argument.
-    """
+    """Raises InvalidSpec for a wrong spec, module or destination, and errors for a checkpoint that is not complete."""
     check_model(spec, model)
     is_binary_file = callable(getattr(path, "write", None)) and not hasattr(path, "encoding")
     if not (isinstance(path, str | PathLike | None) or is_binary_file):
@@ -156,10 +150,7 @@ def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) ->
 
 
 def check_model(spec: Any, model: Any) -> None:
-    """Raises InvalidSpec if `spec` is not a spec, or `model` not a module of PyTorch whose weights can be read.
-
-    Weights on the meta device can be read.
-    """
+    """Raises InvalidSpec for what is no spec, or no module whose weights can be read, also on the meta device."""
     import torch
 
     if not isinstance(spec, ExportSpec):

@@ -116,10 +116,7 @@ def _by_sessions(
 
 
 def _inputs(arguments: Mapping[str, Any], names: Mapping[str, str], loaded: Loaded, part: str) -> dict[str, Any]:
-    """The inputs of a file from the arguments of a call: in the dtypes of the file, and a number is a tensor there.
-
-    InvalidSpec if the file lacks one of them, or was traced with another constant.
-    """
+    """The inputs of a file from the arguments of a call, in its dtypes. InvalidSpec for one that it cannot take."""
     session = loaded.session_for(next(iter(loaded.graphs.values())))
     ports, traced = {port.name: port for port in session.get_inputs()}, session.get_modelmeta().custom_metadata_map
     fixed = dict(each.split("=", 1) for each in traced.get("onnxfn.constants", "").split(SEPARATOR) if each)
@@ -137,10 +134,7 @@ def _inputs(arguments: Mapping[str, Any], names: Mapping[str, str], loaded: Load
 
 
 def _without_values(owner: Any, original: Callable[..., Any], arguments: Any, named: Any) -> tuple[Any, Copies]:
-    """The result of a call without values, of which a module keeps nothing; of the call if a size depends on values.
-
-    And copies of its caches, as they are afterwards.
-    """
+    """The result of a call, without values unless a size depends on them, and copies of its caches afterwards."""
     import torch
 
     try:

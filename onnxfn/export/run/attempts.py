@@ -12,13 +12,13 @@ from attrs import evolve, frozen
 
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.load.calibration import with_calibrated_weights
+from onnxfn.export.load.calibration import Source, calibrated
+from onnxfn.export.load.mixed_bits import with_chosen_bits
 from onnxfn.export.load.quantized import weights_text
-from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
-from onnxfn.export.run.file_checks import Job, check_files, joined
-from onnxfn.export.run.retries import RETRIES, Failure, Output, faults_of, with_other_sides
-from onnxfn.graphs.build import build_graph, drop_templates, traced_fully
+from onnxfn.export.run.file_checks import Job, check_files, faults_of, is_static, job_of_variant, joined
+from onnxfn.export.run.retries import KEPT, RETRIES, Failure, Output, keep_values, with_other_sides, with_wide_values
+from onnxfn.graphs.build import build_graph, captured_once, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.traced_graphs import with_assumed_limits
@@ -30,6 +30,9 @@ from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.stored.reports import CheckFailed, Report
 from onnxfn.weights.write import LINK, resolved_write_options, with_checkpoint_entries, write_graphs
 
+OVERFLOWS = 3
+"""The attempts that keep values in float32: what is larger without bounds may make more values overflow."""
+
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
 
 
@@ -37,28 +40,24 @@ def output_of(
     request: ExportRequest,
     build: BuildOptions,
     checkpoint: Path | None,
-    destination: Destination,
+    folder: Path,
     adapter: Path | None,
     preprocessor: Any,
 ) -> Output:
-    """How a request builds and writes its graphs, with the entries of the checkpoint whose weights are linked.
-
-    Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
-    """
+    """How a request builds and writes its graphs. Linked weights stay as in the checkpoint: none may be transposed."""
     options = with_checkpoint_entries(
-        resolved_write_options(request.write), checkpoint, destination.onnx_folder, overwrite=request.overwrite
+        resolved_write_options(request.write), checkpoint, folder, overwrite=request.overwrite
     )
     pretranspose = build.pretranspose and options.weight_storage != LINK
-    calibrated = partial(with_calibrated_weights, request.calibration, preprocessor, checkpoint)
-    return Output(evolve(build, pretranspose=pretranspose), options, calibrated, adapter)
+    source = Source(request.calibration, preprocessor, checkpoint)
+    return Output(evolve(build, pretranspose=pretranspose), options, source, adapter)
 
 
 @frozen
 class Built:
-    """The graphs of the parts of a plan, written to files; the report is None without a check.
+    """The graphs of a plan, written to files as from `write_graphs`; the report is None without a check.
 
-    `files`: as `write_graphs` returns them. `traced_layers`: which layers were traced, or why all were. `weights_from`:
-    from what quantized checkpoint the weights come; an empty text for float weights.
+    `traced_layers`: which were traced, or why all were. `weights_from`: a quantized checkpoint; empty for floats.
     """
 
     plan: Plan
@@ -72,15 +71,17 @@ class Built:
 def build_variants(job: Job, output: Output) -> Built:
     """Builds the graphs of each variant of a plan, writes and checks them, one variant after the other.
 
-    An error names its variant. Then no variant is published: the files of an export are all there, or none is. Without
-    a check every layer is traced: a layer may ask for its index, which two equal periods do not show.
+    After an error no variant is published. Without a check every layer is traced: a layer may ask for its index, which
+    two equal periods do not show.
     """
     if job.check == "none":
         output = evolve(output, build=evolve(output.build, find_repeats=trace_all_layers))
     built = []
     for dtype, plan in plans_by_dtype(job.plan).items():
         with _dtype_in_errors(dtype):
-            built.append(build_until_checked(evolve(job, plan=plan), output))
+            own = job_of_variant(job, _with_bits(job, output, plan))
+            of_model = output if own.model is job.model else evolve(output, unbound_graph=captured_once())
+            built.append(build_until_checked(own, of_model))
     return built[0] if len(built) == 1 else _joined_variants(built)
 
 
@@ -103,6 +104,7 @@ def _joined_variants(built: Sequence[Built]) -> Built:
         evolve(
             first.plan,
             parts=tuple(part for each in built for part in each.plan.parts),
+            chosen=tuple(chosen for each in built for chosen in each.plan.chosen),
             remarks=dict.fromkeys(remark for each in built for remark in each.plan.remarks),
         ),
         tuple(graph for each in built for graph in each.graphs),
@@ -116,11 +118,14 @@ def _joined_variants(built: Sequence[Built]) -> Built:
 def build_until_checked(job: Job, output: Output) -> Built:
     """Builds, writes and checks the graphs of a plan; after a failure again, as RETRIES say, each with an event.
 
-    Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding. If a
-    branch of the module limits the sizes, its other side is tried, too.
+    Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding. The
+    other side of a branch that limits the sizes is tried, too.
     """
     attempt, failures = (job, output), list[Failure]()
-    result = _tried(*attempt)
+    first = result = _tried(*attempt)
+    if job.check == "whole" and any(part.spec.target.float_dtype == "float16" for part in job.plan.parts):
+        attempt, result = _without_overflow(*attempt, first)
+        failures += [first] if isinstance(first, Failure) and isinstance(result, Failure) else []
     for stage, change in RETRIES:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
@@ -139,11 +144,31 @@ def build_until_checked(job: Job, output: Output) -> Built:
     return evolve(result, traced_layers=tuple(reasons[:1]) or result.traced_layers)
 
 
-def _retried(job: Job, stage: str, changed: Job, output: Output) -> Built | Failure:
+def _without_overflow(job: Job, output: Output, first: Built | Failure) -> tuple[tuple[Job, Output], Built | Failure]:
+    """The last of more attempts that keep values in float32, until none overflows; the first if only they are wrong."""
+    attempt, result = (job, output), first
+    for _ in range(OVERFLOWS):
+        if isinstance(result, Failure) and not isinstance(result.error, CheckFailed):
+            break
+        models = [graph.model for graph in result.graphs]
+        changed = with_wide_values(*attempt, models, in_all_cases=isinstance(result, Failure))
+        if changed is None:
+            break
+        attempt, result = changed, _retried(job, "float32 values", *changed, result.graphs)
+    if isinstance(result, Failure) and isinstance(first, Built):
+        remarks = [remark.removesuffix(KEPT) for remark in attempt[0].plan.remarks]
+        attempt = evolve(job, plan=evolve(job.plan, remarks=remarks)), output
+        result = _retried(job, "float16 values", *attempt)
+    return attempt, result
+
+
+def _retried(
+    job: Job, stage: str, changed: Job, output: Output, graphs: tuple[BuiltGraph, ...] = ()
+) -> Built | Failure:
     """Another attempt, with an event of its stage before."""
     with job.timed(stage, ""):
         pass
-    return _tried(changed, output)
+    return _tried(changed, output, graphs)
 
 
 def _is_rounding(error: Exception) -> bool:
@@ -158,11 +183,10 @@ def _reason_to_retrace(failure: Failure) -> str:
     return RETRACED if isinstance(error, OnnxfnError) else f"{RETRACED}: {type(error).__name__} {error}"
 
 
-def _tried(job: Job, output: Output) -> Built | Failure:
-    """The graphs of a plan, written and checked, or why they failed."""
-    graphs: tuple[BuiltGraph, ...] = ()
+def _tried(job: Job, output: Output, graphs: tuple[BuiltGraph, ...] = ()) -> Built | Failure:
+    """The graphs of a plan, written and checked, or why they failed. Without graphs, they are built."""
     try:
-        graphs = _graphs(job, output)
+        graphs = graphs or _graphs(job, output)
         return _written(job, output, graphs)
     except (CaptureFailed, CheckFailed, KeyError, TypeError) as error:
         drop_templates(output.build, graphs)
@@ -194,11 +218,18 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
         return without_values(job.model, dtype)
 
 
+def _with_bits(job: Job, output: Output, plan: Plan) -> Plan:
+    """A plan whose rules state the bits of each weight: where a limit decides about them, they are chosen."""
+    if not any(rule.within for part in plan.parts for rule in part.spec.target.quantization):
+        return plan
+    return with_chosen_bits(output.source, job.model, plan, job.timed)
+
+
 def _with_codes(job: Job, output: Output, part: Part, graph: Any) -> Any:
-    """The graph of a part; its calibrated weights, if it has any, get their codes when they are written."""
-    if not any(rule.calibrated for rule in part.spec.target.quantization):
+    """The graph of a part with what its rules choose by runs on real inputs, if any does."""
+    if not is_static(part) and not any(rule.calibrated for rule in part.spec.target.quantization):
         return graph
-    return output.calibrated(job.model, part, job.plan, graph, job.timed)
+    return calibrated(output.source, job.model, part, job.plan, graph, job.timed)
 
 
 def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
@@ -207,6 +238,8 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
         graphs = tuple(map(with_assumed_limits, graphs))
     pairs = zip(job.plan.parts, graphs, strict=True)
     models = [_with_codes(job, output, part, graph.model) for part, graph in pairs]
+    if output.wide:
+        keep_values(job.plan, output, models)
     check_layers(job.model, job.plan, models)
     files = write_graphs(job.plan, models, job.folder, output.options, job.timed, check=job.check != "none")
     if output.adapter is not None:

@@ -20,11 +20,19 @@ from onnxfn.export.run.loaded import Loaded
 from onnxfn.graphs.fusions.fusing import fusions
 from onnxfn.graphs.quantization.quantized_slots import graph_size, weight_bytes
 from onnxfn.specs.algebra.planned import WeightBytes
+from onnxfn.specs.algebra.quantized_dtypes import quality_remarks
 from onnxfn.specs.stored.reports import Exported, NotQuantized, Tick
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import write_configs
 from onnxfn.weights.side_files import Checkpoint, copy_side_files
 from onnxfn.weights.write import ResolvedWriteOptions
+
+
+def with_quality(built: Built) -> Built:
+    """What was built, whose plan has a remark for each file of poor quality."""
+    measured = built.report.measurements if built.report else ()
+    remarks = quality_remarks(built.plan, measured) if measured else []
+    return evolve(built, plan=evolve(built.plan, remarks=(*built.plan.remarks, *remarks)))
 
 
 def complete_folder(
@@ -38,8 +46,7 @@ def complete_folder(
 ) -> tuple[Path, ...]:
     """Writes the files of an export besides graphs and files of the checkpoint; returns all files.
 
-    These are the side files and the card of the layout, and `report.json`, which covers all other files. `values` are
-    the options that made the request of the export; None for an export of a spec.
+    `values`: the options that made the request; None for an export of a spec.
     """
     written = {file.name for file in built.files}
     sidecars = [
@@ -57,10 +64,7 @@ def complete_folder(
 
 
 def write_checkpoint_files(model: Any, checkpoint: Checkpoint | None, folder: Path) -> tuple[Path, ...]:
-    """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint.
-
-    The configuration of a quantized checkpoint states quantized weights, so the model's configuration replaces it.
-    """
+    """Writes the model's configuration, which states float weights, and copies tokenizer files of the checkpoint."""
     files = (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
     return (*files, *(write_configs(model, folder) if weights_from(model) else ()))
 

@@ -11,10 +11,7 @@ from onnxfn.specs.errors import InvalidSpec, TimedOut
 from onnxfn.specs.stored.reports import Event, EventStatus, StageTimer, Tick, no_tick
 
 OnEvent = Callable[[Event], None]
-"""Is called with an event when a stage starts, several times a second while it runs, and when it ends or fails.
-
-An exception that it raises stops the export.
-"""
+"""Is called when a stage starts, often while it runs, and when it ends. What it raises stops the export."""
 
 PERIOD = 0.25
 """Seconds between two events of a stage that runs."""
@@ -38,10 +35,7 @@ def ignore(_: Any) -> None:
 
 
 def limited(on_event: OnEvent, timeout: float | None, what: str = "the export") -> OnEvent:
-    """A function that calls `on_event`, and raises TimedOut at the first event after `timeout` seconds from now.
-
-    `on_event` itself if there is no limit. `what` is the subject of the message. InvalidSpec if `timeout` is below 0.
-    """
+    """A function that calls `on_event`, and raises TimedOut at the first event after `timeout` seconds, if any."""
     if timeout is None:
         return on_event
     if not timeout >= 0:
@@ -61,11 +55,7 @@ def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, fl
     """A timer that reports the start, the progress and the end of each stage, and the seconds of each stage so far.
 
     What `on_event` raises comes out of this context unchanged. Without a listener a stage yields `no_tick`: then
-    nothing has to be called while torch computes. `limited` makes a listener that stops an export after some time.
-
-    >>> with stage_timer(lambda event: None) as (timed, seconds), timed("check", "model"):
-    ...     sum(range(9))
-    36
+    nothing has to be called while torch computes.
     """
     seconds: dict[str, float] = {}
     is_watched = on_event is not ignore

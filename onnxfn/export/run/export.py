@@ -80,7 +80,8 @@ def export(
         check: How ONNX Runtime's outputs are compared with PyTorch's. `"whole"` or True: each file as it is.
             `"sections"`: one layer at a time, for models larger than memory; see `Report.sections`. `"none"` or False.
         floors: What a quantized or 16-bit variant must reach in each measure, where it is not the default: see
-            `Floors`. A text of the package is tokenized by `preprocessor`, or by the tokenizer of `checkpoint`.
+            `Floors`. A part reads a text of the package, or pictures that are made, as `preprocessor` or the
+            tokenizer of `checkpoint` computes them.
         overwrite: Whether `path` may exist. What an earlier export wrote there, ONNX files, their external data and
             unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache.
@@ -93,8 +94,9 @@ def export(
         timeout: Seconds after which the export is stopped. None: there is no limit.
         threads: The threads of PyTorch and of ONNX Runtime meanwhile. None: as many as cores are idle at the start, and
             no more than PyTorch has.
-        calibration: A text file, 4,096 tokens of which choose the codes of calibrated weights, `dtypes=["q4c"]`: like
-            what the model will read. None: parts of the help of Python.
+        calibration: A text file, 4,096 tokens of which choose the codes of calibrated weights, `dtypes=["q4c"]`, and
+            the scales of activations, `["int8-static"]`: like what the model will read. For scales, it may be an `.npz`
+            file with the rows of each input. None: parts of the help of Python, or pictures that are made.
 
     Returns:
         The paths of the files, the plan, the report of the check, and the seconds of each stage. `result(**inputs)`,

@@ -7,35 +7,37 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import fields, frozen
+from attrs import evolve, fields, frozen
 
 from onnxfn.check.cases.references import far_cases, other_sizes, references, stated_limits
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
+from onnxfn.check.limits import FoundLimits, found_limits
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.sections.far_texts import far_text_report
 from onnxfn.check.variants.proof import Proof, variant_kind
 from onnxfn.check.variants.text_references import TextReferences
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes.whole_models import whole_model_report
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.models.dtypes import in_dtype_if_small
+from onnxfn.models.folded_norms import with_folded_norms
+from onnxfn.models.forward import torch_outputs
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.sessions import kept_session
-from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import ModelNotFound
+from onnxfn.specs.algebra.dummies import Array, dummies
+from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.errors import ModelNotFound, OnnxfnError
 from onnxfn.specs.results.measurements import CheckMode, Floors
-from onnxfn.specs.stored.reports import Report, StageTimer
+from onnxfn.specs.stored.reports import Report, StageTimer, no_tick
 
 
 @frozen
 class Job:
-    """The files of a plan, and what they are compared with.
+    """The files of a plan in a folder, and a copy of the model, on its tensors, with which they are compared.
 
-    `model`: a copy of the model, on its own tensors. `folder`: that of the ONNX files. `real_inputs`: from the name of
-    a part to the inputs that a preprocessor computed for it. `texts`: the references of the real text that quantized
-    and 16-bit files are measured against. `floors`: what these must reach. `preprocessor`: the processor of a model
-    that sees or hears, if it is known.
+    `real_inputs`: what a preprocessor computed, by the names of parts. `texts`: references of the text on which
+    quantized and 16-bit files are measured, and `floors` what these must reach.
     """
 
     model: Any
@@ -49,11 +51,20 @@ class Job:
     preprocessor: Any
 
 
-def check_files(job: Job, *, must_pass: bool = False) -> Report:
-    """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails.
+def is_static(part: Part) -> bool:
+    """Whether a part has weights whose activations are quantized with scales that are measured before."""
+    return any(rule.kind == "static" for rule in part.spec.target.quantization)
 
-    By sections, each part is checked by itself, and no text is decoded.
-    """
+
+def job_of_variant(job: Job, plan: Plan) -> Job:
+    """The job of one of the variants of a plan. Static convolutions also do what the batch norms after them do."""
+    inputs = ((part, dummies(part.spec, {})) for part in filter(is_static, plan.parts))
+    runs = [partial(torch_outputs, part=part, arrays=arrays) for part, arrays in inputs]
+    return evolve(job, plan=plan, model=with_folded_norms(job.model, runs) if runs else job.model)
+
+
+def check_files(job: Job, *, must_pass: bool = False) -> Report:
+    """The report on the files of a plan. CheckFailed if it `must_pass`; by sections, no text is decoded."""
     reports: list[Report] = []
     dtype = job.plan.parts[0].spec.target.float_dtype
     model = in_dtype_if_small(job.model, dtype)
@@ -93,3 +104,17 @@ def joined(reports: Sequence[Report]) -> Report:
         each.name: [value for report in reports for value in getattr(report, each.name)] for each in fields(Report)
     }
     return Report(**{**every, "cases": dict.fromkeys(every["cases"])})
+
+
+def faults_of(job: Job, graphs: Sequence[BuiltGraph]) -> tuple[FoundLimits, ...]:
+    """Where the file of each part is wrong, which has this graph."""
+    dtype = job.plan.parts[0].spec.target.float_dtype
+    model = in_dtype_if_small(job.model, dtype)
+    session_for, exact = partial(kept_session, {}, no_tick), exact_outputs(model, dtype)
+    try:
+        return tuple(
+            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact, graph.guards)
+            for part, graph in zip(job.plan.parts, graphs, strict=True)
+        )
+    except OnnxfnError:  # a file cannot be loaded at all
+        return ()

@@ -78,10 +78,7 @@ class Loaded:
         return onnx.load(_graph(self, part))
 
     def session(self, part: str | None = None, *, providers: Sequence[Any] = CPU, options: Any = None) -> Any:
-        """A new `onnxruntime.InferenceSession` of a part.
-
-        UnknownName for a provider that this build of ONNX Runtime does not have: it would use another one.
-        """
+        """A new `onnxruntime.InferenceSession` of a part. UnknownName for a provider that this build does not have."""
         import onnxruntime
 
         available = onnxruntime.get_available_providers()

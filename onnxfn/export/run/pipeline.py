@@ -13,7 +13,7 @@ from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
 from onnxfn.export.run.arguments import check_values, merged_adapter, provenance_in_errors, with_checkpoint_weights
 from onnxfn.export.run.attempts import build_variants, output_of
-from onnxfn.export.run.complete import complete_folder, exported_result, write_checkpoint_files
+from onnxfn.export.run.complete import complete_folder, exported_result, with_quality, write_checkpoint_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.file_checks import Job
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
@@ -44,10 +44,7 @@ def export_model(
     timeout: float | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> Exported:
-    """The export of a model that is loaded, with this spec, as a request says: see `export`.
-
-    The report records `values`, the options that made the request.
-    """
+    """The export of a loaded model, with this spec, as a request says; the report records `values`, its options."""
     folder = None if checkpoint is None else checkpoint.folder
     model = with_checkpoint_weights(as_module(model), folder)
     check_values(model)
@@ -55,7 +52,7 @@ def export_model(
         check_destination(target, overwrite=request.overwrite)
         destination = Destination(target, layout_of(request.write.layout).subfolder)
         input_adapter = request.adapter if spec.target.adapter_inputs else None
-        output = output_of(request, build, folder, destination, input_adapter, preprocessor)
+        output = output_of(request, build, folder, destination.onnx_folder, input_adapter, preprocessor)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         threads = idle_threads(request.threads)
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec), threads:
@@ -71,7 +68,7 @@ def export_model(
                 onnx_staging.mkdir(exist_ok=True)
                 of_check = (request.check, real_inputs, texts, request.floors, preprocessor)
                 job = Job(copied, planned, onnx_staging, timed, *of_check)
-                built = build_variants(job, output)
+                built = with_quality(build_variants(job, output))
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:

@@ -54,9 +54,8 @@ def plan_for_destination(
 ) -> Plan:
     """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
 
-    `config` is the configuration that the spec reads; None: that of the model, if it has one. A model for images is
-    run: pass a `model_copy` if other threads may call the model. `dtypes`: see `plan_of_variants`. Raises the errors of
-    `export` about specs and arguments.
+    `config`: what the spec reads instead of the model's own. A model for images is run: pass a `model_copy` if other
+    threads may call it. `dtypes`: see `plan_of_variants`. Raises the errors of `export` about specs and arguments.
     """
     names = checked_dtypes(dtypes)
     values = (config_of(model) or {}) if config is None else config
@@ -104,10 +103,7 @@ def planned_files(
     decoders: Decoders,
     dtypes: Iterable[str] = (),
 ) -> tuple[Path, Plan]:
-    """The folder that holds the ONNX files of an export, and their plan. Raises what `plan_for_destination` raises.
-
-    `dtypes`: those of the files of a path, see `plan_of_variants`.
-    """
+    """The folder that holds the ONNX files of an export, and their plan, as from `plan_for_destination`."""
     destination = Destination(Path(exported.path if isinstance(exported, Exported) else exported))
     folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
     if isinstance(exported, Exported):

@@ -41,14 +41,12 @@ CALLS = 4
 
 
 def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Mapping[str, float]) -> str:
-    """Compares what a program makes on its files with that in PyTorch; `errors`: the relative error of each part.
+    """Compares what a program makes on its files, and its parts get in their first calls, with that in PyTorch.
 
-    That is its result, and what its parts get in their first calls, such as the latents of each step. What is allowed
-    follows from the parts: the program runs in PyTorch once more, each part in float64 and off by its error. A part
-    without a file in float32 is proven by its floors: then the difference is only stated. Returns a remark on what is
-    not proven; an empty text if all agrees.
-
-    CheckFailed if a number differs by more. InvalidSpec if the files do not take what the program passes.
+    What is allowed follows from `errors`: the program runs in PyTorch once more, each part in float64 and off by its
+    error. A part without a file in float32 is proven by its floors: then the difference is only stated. Returns a
+    remark on what is not proven. CheckFailed if a number differs by more, InvalidSpec if files do not take what the
+    program passes.
     """
     expected, again = _numbers(program, run, errors), _numbers(program, run, errors)
     results = [name for name in expected if name.startswith(RESULT)]
@@ -121,10 +119,7 @@ def _arrays(name: str, value: Any) -> dict[str, Array]:
 
 
 def _distance(array: Array, other: Array | None) -> float:
-    """The largest difference; the root mean square for whole numbers.
-
-    Infinite where one alone is a number, for another shape, and if there is no other array.
-    """
+    """The largest difference, the root mean square for whole numbers; infinite if no numbers correspond."""
     if other is None or array.shape != other.shape:
         return np.inf
     same = (array == other) | (np.isnan(array) & np.isnan(other))
@@ -135,8 +130,7 @@ def _distance(array: Array, other: Array | None) -> float:
 def _off_by(error: float, owner: Any, method: str) -> Callable[..., Any]:
     """A method whose results are off at random by this share of their largest number, and by what rounding makes.
 
-    A module amplifies rounding where it gets a picture of one color, which no check of the part has seen. So it runs in
-    float64, on what it gets and a little beside it.
+    It runs in float64, on inputs moved a little: a picture of one color, which no check has, amplifies rounding.
     """
     import torch
 

@@ -1,7 +1,4 @@
-"""The parts of a program of several modules: by the rows of its components, or as the program calls them.
-
-A pipeline of diffusers that the user gave no runs has default ones: a few words, small pictures, few steps.
-"""
+"""The parts of a program of several modules: by the rows of its components, or as the program calls them."""
 
 from __future__ import annotations
 
@@ -32,10 +29,7 @@ LEFT_OUT = ("image_encoder", "safety_checker")
 
 @frozen
 class PipelinePart:
-    """One part of a pipeline: the name of its folder (`unet`, `vae_decoder`), its spec, and the component.
-
-    `config`: the configuration that the spec reads: that of the component, with the additions of the pipeline.
-    """
+    """One part of a pipeline: the name of its folder, its spec, the component, and its configuration with additions."""
 
     name: str
     spec: ExportSpec
@@ -99,10 +93,7 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
 
 
 def needed_runs(pipeline: Any, *runs: Callable[[], Any]) -> tuple[Callable[[], Any], ...]:
-    """The runs of a program, or those at its smallest sizes if it has a component that no row knows, and no runs.
-
-    UnknownName if it cannot run so.
-    """
+    """The runs of a program; if it has none and a component without a row, default ones. UnknownName if it has none."""
     models = {name: model for name, model in components(pipeline).items() if name not in LEFT_OUT}
     unknown = [f"{name} ({_class(model)})" for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
     runs = runs or (default_runs(pipeline) if unknown else ())
@@ -118,12 +109,9 @@ PROMPT, LONGER = "a cat", "a red cat on the moon"
 
 
 def default_runs(pipeline: Any) -> tuple[Callable[[], Any], ...]:
-    """Two runs of a pipeline at its smallest sizes, with those of some known arguments that it takes.
+    """Two runs of a pipeline at its smallest sizes, with those of some known arguments that it takes; else none.
 
-    The second has two longer prompts and a larger picture, as far as the pipeline takes these. No runs for what takes
-    neither text nor pictures.
-
-    InvalidSpec if the pipeline does not run so.
+    The second has two longer prompts and a larger picture. InvalidSpec if the pipeline does not run so.
     """
     parameters = inspect.signature(type(pipeline).__call__).parameters if callable(pipeline) else {}
     if not {"prompt", "image", "num_inference_steps"} & {*parameters}:
@@ -180,10 +168,7 @@ def exported_part(part: PipelinePart, path: Path, dtypes: tuple[str, ...], **kno
 
 
 def _takes(part: PipelinePart, seen: Watched) -> bool:
-    """Whether the row of a part takes exactly the tensors that a program passes, and gives as many as it gets.
-
-    Not if the program had changed the component when it called it.
-    """
+    """Whether a program calls the component of a part, unchanged, with the tensors of its row, and gets as many."""
     if getattr(seen.model, "__self__", seen.model) is not part.model:
         return False
     gives = len(resolved(part.spec, part.config).outputs) == seen.results

@@ -34,9 +34,8 @@ def export_request(
 ) -> Exported:
     """Exports the model of a request: a checkpoint of transformers, a GGUF file, or a model of another library.
 
-    `on_plan` is called with the plan before weights are read, or after they are where the spec is derived. Raises what
-    `export` does; LoadFailed for a checkpoint that cannot be loaded, InvalidSpec for a pipeline of diffusers, which is
-    several exports.
+    `on_plan` gets the plan before weights are read, or after if the spec is derived. InvalidSpec for a pipeline of
+    diffusers, which is several exports.
     """
     if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
         with _loaded_elsewhere(request, on_event) as (model, other):
@@ -64,8 +63,7 @@ def export_request(
 def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     """The plan of a request, with the bytes of its weights. Of a checkpoint with a configuration no weight is read.
 
-    Raises:
-        InvalidSpec: The library makes no model without its weights, or a spec can only be derived from a model.
+    InvalidSpec if the library makes no model without its weights, or a spec can only be derived from a model.
     """
     if request.library not in (TRANSFORMERS, "timm"):
         raise InvalidSpec(
@@ -106,10 +104,7 @@ def _export_loaded(
 def _loaded(
     request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, folder: Path, on_event: OnEvent
 ) -> Any:
-    """The model of the checkpoint in a folder; the stage `load` runs meanwhile.
-
-    The folder of a name on the hub is that of a commit: the configuration is of this one, and so are the weights.
-    """
+    """The model of a checkpoint, from the commit of its configuration; the stage `load` runs meanwhile."""
     revision = None if Path(request.checkpoint).is_dir() else folder.name
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint) as tick:
         trust, dequantize = request.trust_remote_code, request.dequantize

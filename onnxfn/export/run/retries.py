@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,42 +11,39 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.runnable_sizes import with_limits
-from onnxfn.check.limits import FoundLimits, found_limits
-from onnxfn.check.verdict.verdict import exact_outputs
+from onnxfn.check.limits import FoundLimits
+from onnxfn.check.variants.overflow import overflowing
+from onnxfn.export.load.calibration import Source
 from onnxfn.export.run.file_checks import Job
 from onnxfn.export.run.runnable_images import moves_images, with_fixed_images
 from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.trace_conditions import fake_outputs
-from onnxfn.models.dtypes import in_dtype_if_small
-from onnxfn.run.sessions import kept_session
+from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.conditions import Condition, is_true
-from onnxfn.specs.errors import FixedSizes, OnnxfnError
+from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError
 from onnxfn.specs.plan.check_cases import resized
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
-from onnxfn.specs.stored.reports import StageTimer, no_tick
+from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.write import ResolvedWriteOptions
 
 
 @frozen
 class Output:
-    """How the graphs of a plan are built and written.
+    """How the graphs of a plan are built and written, with the inputs that choose bits, codes and scales.
 
-    Attributes:
-        build: How graphs are built.
-        options: How the files are written.
-        calibrated: From a model, a part, a plan, a graph and the timer to the graph with calibrated weights.
-        adapter: The adapter that fills inputs of the graphs, if there is one.
-        unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
+    `adapter`: fills inputs of the graphs. `wide`: from the name of a part to the sizes of its float16 values that are
+    kept in float32. `unbound_graph` traces once for variants of the same float dtype.
     """
 
     build: BuildOptions
     options: ResolvedWriteOptions
-    calibrated: Callable[[Any, Part, Plan, Any, StageTimer], Any]
+    source: Source
     adapter: Path | None = None
+    wide: Mapping[str, Reach] = field(factory=dict)
     unbound_graph: UnboundGraph = field(factory=captured_once)
 
 
@@ -57,13 +54,9 @@ def with_all_layers(output: Output) -> Output:
 
 @frozen
 class Failure:
-    """Why the files of an attempt are not published.
+    """Why the files of an attempt at a plan are not published; its graphs, none if a part could not be traced.
 
-    Attributes:
-        error: What was raised.
-        plan: What was built.
-        graphs: The graphs of the attempt; none if a part could not be traced.
-        faults: Where the file of each part is wrong; none if no file was checked.
+    `faults`: where the file of each part is wrong; none if no file was checked.
     """
 
     error: Exception
@@ -78,10 +71,7 @@ def _all_layers(job: Job, output: Output, failure: Failure) -> tuple[Job, Output
 
 
 def _at_larger_sizes(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """The trace is at twice the sizes, or where the file was wrong at larger ones: the side of most branches.
-
-    A model may also ask whether a size is that of the sample, and fix it.
-    """
+    """The trace is at twice the sizes, or at larger ones where the file was wrong: the side of most branches."""
     if not any(fault.wrong for fault in failure.faults) and not isinstance(failure.error, FixedSizes):
         return None
     faults = failure.faults or (FoundLimits(),) * len(failure.plan.parts)
@@ -106,10 +96,7 @@ def _joined(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | 
 
 
 def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """Sizes at which the file was wrong are left out: by conditions of the model's branches, or images have one size.
-
-    torch cannot solve all conditions on sizes, so for some models no condition explains the sizes.
-    """
+    """Wrong sizes are left out: by conditions of branches, or, if torch cannot solve these, images have one size."""
     if any(fault.limits for fault in failure.faults):
         pairs = zip(failure.plan.parts, failure.faults, strict=True)
         parts = [evolve(part, spec=with_limits(part.spec, fault.limits)) for part, fault in pairs]
@@ -135,9 +122,9 @@ RETRIES: tuple[tuple[str, Change], ...] = (
 def with_other_sides(
     requested: Job, job: Job, output: Output, graphs: Sequence[BuiltGraph]
 ) -> tuple[Job, Output] | None:
-    """An attempt at two graphs for each part that one condition limits, one for each side of it; None for no such part.
+    """An attempt at two graphs, one for each side of a condition that limits a part; None if none limits one.
 
-    `requested`: the job without the limits that other attempts have found. The others are of the attempt that passed.
+    `requested`: the job without the limits that other attempts have found.
     """
     limits = [part.spec.limits for part in requested.plan.parts]
     pairs = zip(job.plan.parts, limits, strict=True)
@@ -147,10 +134,8 @@ def with_other_sides(
     if not sides or job.check != "whole":
         return None
     traced = with_all_layers(output)
-    return (
-        evolve(job, plan=evolve(job.plan, parts=parts)),
-        evolve(traced, build=evolve(traced.build, other_sides=sides)),
-    )
+    traced = evolve(traced, build=evolve(traced.build, other_sides=sides))
+    return evolve(job, plan=evolve(job.plan, parts=parts)), traced
 
 
 def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, Part] | None:
@@ -167,15 +152,36 @@ def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, P
     return None
 
 
-def faults_of(job: Job, graphs: Sequence[BuiltGraph]) -> tuple[FoundLimits, ...]:
-    """Where the file of each part is wrong, which has this graph."""
-    dtype = job.plan.parts[0].spec.target.float_dtype
-    model = in_dtype_if_small(job.model, dtype)
-    session_for, exact = partial(kept_session, {}, no_tick), exact_outputs(model, dtype)
-    try:
-        return tuple(
-            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact, graph.guards)
-            for part, graph in zip(job.plan.parts, graphs, strict=True)
-        )
-    except OnnxfnError:  # a file cannot be loaded at all
-        return ()
+REFUSED = "export in float32, or with float16_overflow='mend' (the default) and, for what a graph returns, io='float32'"
+"""What to do if a file with values that overflow is refused."""
+
+KEPT = "; kept in float32"
+"""The end of the remark on values that overflow."""
+
+
+def with_wide_values(
+    job: Job, output: Output, models: Sequence[Any], *, in_all_cases: bool
+) -> tuple[Job, Output] | None:
+    """An attempt that keeps in float32 what overflows in float16; None if nothing else does. CheckFailed if refused."""
+    wide, lines, is_mended = dict(output.wide), list[str](), output.build.float16_overflow == "mend"
+    for part, model in zip(job.plan.parts, models, strict=True):
+        known: Reach = output.wide.get(part.name, {})
+        sizes: Reach = {}
+        file, inputs = job.folder / f"{part.name}.onnx", (job.texts(part, job.plan), job.real_inputs.get(part.name))
+        with job.timed("float16 overflow", part.name) as tick, suppress(CaptureFailed, CheckFailed):
+            sizes = overflowing(job.model, part, file, model, *inputs, in_all_cases=in_all_cases, tick=tick)
+        left = {name: size for name, size in sizes.items() if name in known and size > LARGEST}
+        reached = left or {name: size for name, size in sizes.items() if name not in known}
+        wide[part.name], is_mended = {**known, **reached}, is_mended and not left
+        lines += [f"{part.name}: {overflow_text(model, reached)}"] if reached else []
+    if lines and not is_mended:
+        raise CheckFailed(f"{'; '.join(lines)}; {REFUSED}")
+    remarks = (*job.plan.remarks, *(line + KEPT for line in lines))
+    return (evolve(job, plan=evolve(job.plan, remarks=remarks)), evolve(output, wide=wide)) if lines else None
+
+
+def keep_values(plan: Plan, output: Output, models: Sequence[Any]) -> None:
+    """Keeps the values in float32 in the graphs of a plan that an output names."""
+    for part, model in zip(plan.parts, models, strict=True):
+        if output.wide.get(part.name):
+            keep_in_float32(model, output.wide[part.name])

@@ -26,10 +26,7 @@ LARGEST_SIDE = 1024
 
 
 def with_runnable_images(model: Any, plan: Plan) -> Plan:
-    """A plan whose images have sizes that the model can take, in traces and cases, and the limits of these sizes.
-
-    It runs the model in PyTorch: pass a `model_copy` if other threads may call the model.
-    """
+    """A plan with image sizes that the model, which is run, can take, in traces and cases, and their limits."""
     return evolve(plan, parts=[_runnable_part(model, part) for part in plan.parts])
 
 

@@ -21,7 +21,7 @@ from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance, without
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
-from onnxfn.specs.edits.weights import with_adapter_inputs
+from onnxfn.specs.edits.weights import quantize, with_adapter_inputs
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.tasks.caches import with_expanded_cache, with_shared_cache
 from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
@@ -40,6 +40,7 @@ CHANGES: Mapping[str, Callable[[ExportSpec, Any, Any], ExportSpec]] = MappingPro
         "atol": lambda spec, atol, _: with_tolerance(spec, atol=atol),
         "rtol": lambda spec, rtol, _: with_tolerance(spec, rtol=rtol),
         "split": lambda spec, _, __: split(for_some_task(spec)),
+        "within": lambda spec, limit, _: quantize(spec, within=limit),
         "io_dtype": lambda spec, dtype, _: with_dtypes(spec, io=dtype),
         "output": lambda spec, names, _: with_outputs(spec, *names),
         "shape": lambda spec, shapes, _: with_shapes(spec, **dict(shapes)),
@@ -53,17 +54,13 @@ CHANGES: Mapping[str, Callable[[ExportSpec, Any, Any], ExportSpec]] = MappingPro
         "rename": lambda spec, names, _: renamed(spec, **dict(names)),
     }
 )
-"""The name of an option that edits the spec -> its change: of a spec, by the value of the option, for a configuration.
-
-`task` and `monolith` choose the spec itself.
-"""
+"""The name of an option that edits the spec -> its change of a spec by the value of the option and a configuration."""
 
 
 def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
-    """The spec of a request: its own, or that for a configuration, or a model whose type has no row, with its edits.
+    """The spec of a request: its own, or that for a configuration or a model, with its edits.
 
-    Its dtype is the only one whose files get no suffix, else float32. InvalidSpec if the edits ask for a single graph
-    and the model cannot be one.
+    Its dtype is the only one whose files get no suffix, else float32. InvalidSpec if it cannot be a single graph.
     """
     if request.spec is not None:
         return request.spec
@@ -95,10 +92,6 @@ def plan_of(request: ExportRequest, spec: ExportSpec, config_or_model: Any) -> P
 
 
 def suffixed_of(request: ExportRequest) -> tuple[str, ...]:
-    """The dtypes of a request whose files get suffixes: several, or one if the layout requires its suffix; else none.
-
-    >>> suffixed_of(ExportRequest("org/bert", "onnx", dtypes=["q8"]))
-    ('q8',)
-    """
+    """The dtypes of a request whose files get suffixes: several, or one if the layout wants its suffix; else none."""
     names = request.dtypes
     return names if len(names) > 1 or (layout_of(request.write.layout).suffixes and names != ("float32",)) else ()

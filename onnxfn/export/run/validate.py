@@ -11,7 +11,7 @@ from attrs import evolve
 from onnxfn.check.variants.text_references import text_references
 from onnxfn.export.run.arguments import check_model, check_values, merged_adapter
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
-from onnxfn.export.run.file_checks import Job, check_files, joined
+from onnxfn.export.run.file_checks import Job, check_files, job_of_variant, joined
 from onnxfn.export.run.loaded import Loaded, variant_of
 from onnxfn.export.run.planned_files import other_variants, planned_files
 from onnxfn.models.casting import adapted_copy
@@ -97,6 +97,6 @@ def validate(
             real_inputs = real_inputs_by_part(planned, preprocessor)
         texts = text_references(copied, preprocessor)
         job = Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor)
-        report = joined([check_files(evolve(job, plan=plan)) for plan in plans_by_dtype(planned).values()])
+        report = joined([check_files(job_of_variant(job, plan)) for plan in plans_by_dtype(planned).values()])
         others = () if path.suffix == ".onnx" else other_variants(folder, planned)
         return evolve(report, unchecked=[*report.unchecked, *others])

@@ -9,46 +9,12 @@ from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.graphs.capture import trace_conditions, trace_settings
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths, symbolic_numbers
 from onnxfn.graphs.capture.several_traces import joined_traces
-from onnxfn.graphs.capture.trace_conditions import (
-    at_other_sizes,
-    check_ranges,
-    conditions,
-    dynamic_size,
-    fake_outputs,
-    guards,
-    input_sizes,
-    noted_conditions,
-    range_limits,
-    stated_limits,
-    with_ends,
-    without_assumed,
-)
-from onnxfn.graphs.capture.trace_errors import (
-    WRAPPED,
-    NotTranslated,
-    changed_buffers,
-    trace_error,
-    untranslated_message,
-)
-from onnxfn.graphs.capture.trace_settings import (
-    DATA_DEPENDENT,
-    Noted,
-    annotations_of_this_thread,
-    assertions_hold,
-    fast_export,
-    modules_left_by_errors,
-    source_lines,
-)
-from onnxfn.graphs.translations.lowering import (
-    insert_type_promotions,
-    lower_in_place,
-    onnx_registry,
-    signatures_read_once,
-    watched_registry,
-)
+from onnxfn.graphs.capture.trace_errors import WRAPPED, NotTranslated, trace_error, untranslated_message
+from onnxfn.graphs.translations import lowering
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.patching import applied, unused_patches
@@ -57,7 +23,7 @@ from onnxfn.models.torch_modes import LOCK, quiet
 from onnxfn.specs.algebra.dummies import dummies, with_sizes_as_axes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, listed, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 
@@ -72,19 +38,21 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
             names the line of the model's source where the trace ended.
     """
-    noted: Noted = {}
-    part = at_other_sizes(with_sizes_as_axes(part))
+    noted: trace_settings.Noted = {}
+    part = trace_conditions.at_other_sizes(with_sizes_as_axes(part))
     with tracing(model, part, noted, tick) as called:
         program, ends = any_program(model, part, noted)
-        axes = input_sizes(program, part)
-        branches, runs = conditions(noted.values(), axes), partial(fake_outputs, model, part)
+        axes = trace_conditions.input_sizes(program, part)
+        branches = trace_conditions.conditions(noted.values(), axes)
+        runs = partial(trace_conditions.fake_outputs, model, part)
         if is_joined:
             program, ends = _joined_program(model, part)
             if ends:  # the conditions of the other trace are exact
                 raise CaptureFailed(f"the model is another at larger sizes than {ends}")
-        limits, assumed = without_assumed(range_limits(program, part), branches, part, runs)
-        limits = with_ends(limits, ends or {})
-        check_ranges(model, part, limits)
+        limits = trace_conditions.range_limits(program, part)
+        limits, assumed = trace_conditions.without_assumed(limits, branches, part, runs)
+        limits = trace_conditions.with_ends(limits, ends or {})
+        trace_conditions.check_ranges(model, part, limits)
         tick()
         try:
             graph = _translated(program, part, tick)
@@ -92,26 +60,28 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
             raise CaptureFailed(_refusal(model, part, tick, error, noted)) from error.__cause__
     return BuiltGraph(
         model=graph,
-        limits=stated_limits(limits, part),
+        limits=trace_conditions.stated_limits(limits, part),
         conditions=(*assumed, *branches),
-        guards=partial(guards, axes),
+        guards=partial(trace_conditions.guards, axes),
         needs_check=ends is not None,
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 
 
 @contextmanager
-def tracing(model: Any, part: Part, noted: Noted, tick: Tick = no_tick) -> Iterator[Any]:
-    """What holds while a part is traced, and is undone afterwards; gives the patches that were called.
-
-    Other threads wait: see `LOCK`.
-    """
+def tracing(model: Any, part: Part, noted: trace_settings.Noted, tick: Tick = no_tick) -> Iterator[Any]:
+    """What holds while a part is traced, and is undone afterwards; gives the patches that were called."""
     torch_name("exporter")
     tick()  # the first import of it takes a quarter of a second
     unchanged, patches = unchanged_eval(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    own = [dynamic_lengths(model), assertions_hold(noted), noted_conditions(noted), modules_left_by_errors()]
+    own = [
+        dynamic_lengths(model),
+        trace_settings.assertions_hold(noted),
+        trace_conditions.noted_conditions(noted),
+        trace_settings.modules_left_by_errors(),
+    ]
     with LOCK, quiet(), unchanged, patches as called, ExitStack() as stack:
-        for setting in (*own, fast_export(tick), annotations_of_this_thread()):
+        for setting in (*own, trace_settings.fast_export(tick), trace_settings.annotations_of_this_thread()):
             stack.enter_context(setting)
         yield called
 
@@ -121,10 +91,7 @@ class BranchOnValues(Exception):
 
 
 def parameter_names(model: Any) -> Callable[[Any], str | None]:
-    """A function from a tensor to the name of the parameter that has its memory; None for other tensors.
-
-    Tied parameters share their memory: all of them have the name of the first.
-    """
+    """A function from a tensor to the name of the parameter with its memory, the first of tied ones; else None."""
     names = {_memory(tensor): name for name, tensor in reversed(list(model.state_dict(keep_vars=True).items()))}
     return lambda tensor: names.get(_memory(tensor)) if hasattr(tensor, "untyped_storage") and tensor.numel() else None
 
@@ -134,19 +101,19 @@ def _memory(tensor: Any) -> tuple[Any, ...]:
 
 
 def exported_program(
-    model: Any, part: Part, noted: Noted | None = None, *, module: Any = None, is_fixed: bool = False
+    model: Any, part: Part, noted: trace_settings.Noted | None = None, *, module: Any = None, is_fixed: bool = False
 ) -> Any:
     """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned.
 
-    `noted`: the conditions that are noted in the meantime, of which the message names those that fix a size. `module`:
-    what is traced in place of the model, see `joined_traces`. `is_fixed`: all sizes are those of the spec.
+    `noted`: the conditions of the trace so far, for the message. `module`: what is traced in place of the model.
+    `is_fixed`: all sizes are those of the spec.
     """
     import torch
 
     spec = part.spec
     sample = tensors_for(model, spec, dummies(spec, {}))
     dynamic_shapes = tuple(
-        {index: dynamic_size(spec, symbol) for index, symbol in axes.items() if not is_fixed}
+        {index: trace_conditions.dynamic_size(spec, symbol) for index, symbol in axes.items() if not is_fixed}
         for axes in part.inputs.values()
     )
     forward = module or flat_forward(model, spec)
@@ -158,7 +125,7 @@ def exported_program(
         try:
             result = forward(tensors)
         except RuntimeError as error:
-            if DATA_DEPENDENT in str(error):
+            if trace_settings.DATA_DEPENDENT in str(error):
                 raise BranchOnValues from error
             raise
         after = _buffer_versions(model)
@@ -185,7 +152,7 @@ def exported_program(
         raise trace_error(model, part, sample, shown, noted or {}) from error
 
 
-def any_program(model: Any, part: Part, noted: Noted) -> tuple[Any, Mapping[str, int] | None]:
+def any_program(model: Any, part: Part, noted: trace_settings.Noted) -> tuple[Any, Mapping[str, int] | None]:
     """The program of a part by a trace with symbols for sizes, and None.
 
     If the model asks for a number, `int` and `float` are formulas in a second trace. If that ends, traces at several
@@ -245,7 +212,10 @@ def _check_state(model: Any, program: Any, changed: set[str]) -> None:
             left.extend(each for each in node.all_input_nodes if not is_written or each is not node.args[0])
     state = sorted(changed & {buffers.get(node.name, "") for node in read})
     if state:
-        raise InvalidSpec(changed_buffers(type(model).__name__, state))
+        raise InvalidSpec(
+            f"{type(model).__name__} changes its buffers {listed(state)} in forward, and a graph has no state; "
+            "take them as arguments, and return the new ones"
+        )
 
 
 def _buffer_versions(model: Any) -> dict[str, tuple[Any, int]]:
@@ -269,9 +239,9 @@ def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
     return equalities + [size == value(symbol, sizes) for size, symbol in sums if sizes.keys() >= set(terms(symbol))]
 
 
-def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated, noted: Noted) -> str:
+def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated, noted: trace_settings.Noted) -> str:
     """The message for a model that was not translated. It is traced again, so that torch records source lines."""
-    with source_lines():
+    with trace_settings.source_lines():
         try:
             _translated(any_program(model, part, noted)[0], part, tick)
         except NotTranslated as again:
@@ -286,14 +256,14 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
 
     tick()
     looked_up: list[Any] = []
-    registry = watched_registry(onnx_registry(part.spec.target.opset or 18), tick, looked_up)
+    registry = lowering.watched_registry(lowering.onnx_registry(part.spec.target.opset or 18), tick, looked_up)
     try:
         # torch would look for the gradient of a Scan when it traces again.
-        with torch.no_grad(), signatures_read_once():
-            if not lower_in_place(program, registry):
+        with torch.no_grad(), lowering.signatures_read_once():
+            if not lowering.lower_in_place(program, registry):
                 tick()
                 program = torch_name("for_export")(program, registry=registry)
-            graph = torch_name("as_onnx")(insert_type_promotions(program, registry), registry=registry).model
+            graph = torch_name("as_onnx")(lowering.insert_type_promotions(program, registry), registry=registry).model
     except Exception as error:
         raise_no_memory(error)
         failed = [node for node in program.graph.nodes if looked_up and node.target == looked_up[-1]]

@@ -1,9 +1,8 @@
 """Functions whose trace fixes a length, such as LSTM, and packed sequences.
 
-torch packs the steps of all sequences one after the other, without padding, and reads the lengths in Python. So a trace
-would fix the lengths of the sample.
-
-A GRU, an LSTM and an RNN loop over time, so a trace would unroll the steps of the sample. Each is one ONNX operator.
+torch packs the steps of all sequences without padding, and reads the lengths in Python: a trace would fix them. A GRU,
+an LSTM and an RNN loop over time: a trace would unroll the steps of the sample. Each is one ONNX operator; an LSTM with
+a projection, which ONNX has none for, is a Scan over time.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.projections import projected_layer
 from onnxfn.models.patching import replaced
 
 
@@ -86,10 +84,9 @@ def _is_step(time: Any, lengths: Any) -> Any:
 
 @frozen
 class Recurrence:
-    """The operator of ONNX for a recurrent function of torch, and its attributes.
+    """The operator of ONNX for a recurrent function of torch, its attributes, and its activation if it has several.
 
-    `gates`: the position in torch's weights of each gate, in the order of ONNX. `activation`: that of each direction,
-    if the operator has it as an attribute.
+    `gates`: the position in torch's weights of each gate, in the order of ONNX.
     """
 
     operator: str
@@ -124,10 +121,7 @@ def _data(data: Any, tensor: Any) -> Any:
 
 @contextmanager
 def dynamic_lengths(model: Any) -> Iterator[None]:
-    """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts.
-
-    The modules of a model may call `len` for a tensor, and keep a table for each length in a dict.
-    """
+    """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts."""
     import torch
 
     from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
@@ -148,6 +142,7 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         (torch, "max_pool1d", _max_pool1d),
         (torch.Tensor, "data", property(partial(_data, torch.Tensor.data))),
         (torch, "cdist", partial(_cdist, torch.cdist)),
+        # The modules of a model may keep a table for each length in a dict.
         (torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))),
         *((owner, "len", _length) for owner in _code_of(model)),
         *((functions, name, partial(_recurrent, each, getattr(functions, name))) for name, each in RECURRENCES.items()),
@@ -259,12 +254,12 @@ def _layer(
     )
     bias = torch.stack([torch.cat(both) for both in zip(*biases, strict=True)]) if biases else None
     counts = None if lengths is None else lengths.to(torch.int32)
-    direction = {"direction": "bidirectional"} if directions > 1 else {}
+    direction = "bidirectional" if directions > 1 else "forward"
     activations = {"activations": [recurrence.activation] * directions} if recurrence.activation else {}
     outputs, *last_states = torch.onnx.ops.symbolic_multi_out(
         recurrence.operator,
         (steps, torch.stack(inner), torch.stack(recurrent), bias, counts, *states),
-        {"hidden_size": size, **direction, **activations, **dict(recurrence.attributes)},
+        {"hidden_size": size, "direction": direction, **activations, **dict(recurrence.attributes)},
         dtypes=[steps.dtype] * (1 + len(states)),
         shapes=[(steps.shape[0], directions, batch, size), *[(directions, batch, size)] * len(states)],
     )
@@ -301,3 +296,56 @@ def _in_onnx_order(recurrence: Recurrence, weight: Any) -> Any:
         return weight
     gates = weight.chunk(len(recurrence.gates))
     return torch.cat([gates[position] for position in recurrence.gates])
+
+
+def projected_layer(
+    steps: Any, states: Sequence[Any], weights: Sequence[Sequence[Any]], lengths: Any = None
+) -> tuple[Any, Any, Any]:
+    """The outputs `[time, batch, directions * size]` and the last states of one layer.
+
+    `steps` are `[time, batch, features]`, the hidden and cell states `[directions, batch, size]` each. `weights` has
+    torch's for each direction: of inputs, of hidden states, two biases or none, the projection.
+    """
+    import torch
+
+    outputs, hidden, cells = [], [], []
+    for direction, of_direction in enumerate(weights):
+        ordered = reversed_steps(steps, lengths) if direction else steps
+        first = tuple(state[direction] for state in states)
+        (last_hidden, last_cell), projected = _direction(ordered, first, of_direction, lengths)
+        outputs.append(reversed_steps(projected, lengths) if direction else projected)
+        hidden.append(last_hidden)
+        cells.append(last_cell)
+    return torch.cat(outputs, -1), torch.stack(hidden), torch.stack(cells)
+
+
+def reversed_steps(steps: Any, lengths: Any = None) -> Any:
+    """The steps of each sequence from its last to its first; padding stays where it is."""
+    import torch
+
+    if lengths is None:
+        return steps.flip(0)
+    times = torch.arange(steps.shape[0], device=steps.device)[:, None]
+    sources = torch.where(times < lengths, lengths - 1 - times, times)
+    return steps.gather(0, sources[..., None].expand(steps.shape))
+
+
+def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], lengths: Any) -> tuple[Any, Any]:
+    """The last states and the outputs of one direction. After the end of a sequence its states do not change."""
+    import torch
+
+    of_inputs, of_hidden, *biases, projection = weights
+    gates = steps @ of_inputs.T + sum(biases)
+    times = torch.arange(steps.shape[0], device=steps.device)[:, None]
+    is_step = (times < (times.shape[0] if lengths is None else lengths)).expand(steps.shape[:2])[..., None]
+
+    def step(state: tuple[Any, Any], of_step: tuple[Any, Any]) -> tuple[tuple[Any, Any], Any]:
+        (hidden, cell), (gate, active) = state, of_step
+        enter, keep, content, leave = (gate + hidden @ of_hidden.T).chunk(4, -1)
+        next_cell = keep.sigmoid() * cell + enter.sigmoid() * content.tanh()
+        projected = (leave.sigmoid() * next_cell.tanh()) @ projection.T
+        next_state = torch.where(active, projected, hidden), torch.where(active, next_cell, cell)
+        return next_state, projected * active
+
+    last_states, outputs = torch_name("scan")(step, states, (gates, is_step))
+    return last_states, outputs

@@ -1,8 +1,8 @@
 """A module whose sizes are formulas, from traces of a model at several fixed sizes.
 
-A trace with symbols ends where Python needs a number, and it takes one side of each branch. A trace at fixed sizes does
-neither. If a model calls the same operators at all sizes, the numbers that differ from trace to trace are formulas of
-sizes that the traces show: 12, 13, 16 next to tensors of 12, 13, 16 tokens is their number.
+A trace with symbols ends where Python needs a number; a trace at fixed sizes does not. If a model calls the same
+operators at all sizes, the numbers that differ from trace to trace are formulas of sizes that the traces show: 12, 13,
+16 next to tensors of 12, 13, 16 tokens is their number.
 """
 
 from __future__ import annotations
@@ -165,9 +165,6 @@ def _joined(arguments: Sequence[Any], places: Sequence[Mapping[Any, int]], formu
     if any(each != shapes[0] for each in shapes):
         raise CaptureFailed(f"the model has other arguments at other sizes, such as {str(arguments[0])[:80]}")
     return pytree.tree_unflatten([*map(joined, *leaves)], shapes[0])
-
-
-# Formulas
 
 
 def _formula(values: Numbers, sizes: Sizes, near: Sizes, before: Any) -> Any:

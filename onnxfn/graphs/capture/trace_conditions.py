@@ -149,9 +149,9 @@ def without_assumed(
 ) -> tuple[dict[str, Ends], list[Condition]]:
     """The limits without the ends that torch assumed, and these; `runs` has a result for sizes that the module takes.
 
-    Torch assumes of each size that it computes that it is not 1, or that it is: a quarter of a height of at most 7. The
-    graph may be right beyond. So an end beyond which the module runs, and that no branch of it has, is no limit. The
-    upper ends of a spec that is not derived are those of tables.
+    Torch assumes of each size that it is not 1, or that it is: a quarter of a height of at most 7. The graph may be
+    right beyond. So an end beyond which the module runs, and that no branch of it has, is no limit. The upper ends of a
+    spec that is not derived are those of tables.
     """
     left, assumed = dict[str, Ends](), list[Condition]()
     stated = [(symbols_of(each.text), each.text) for each in (*branches, *part.spec.limits)]
@@ -185,10 +185,7 @@ def with_ends(limits: Mapping[str, Ends], largest: Mapping[str, int]) -> dict[st
 
 
 def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int]) -> tuple[Any, ...] | None:
-    """The outputs of a model at other sizes of some axes, without values; None if it does not run without these.
-
-    It does not if it raises an error, or if a size depends on values. The model is the same afterwards.
-    """
+    """The outputs of a model at other sizes of some axes, without values; None if it does not run without these."""
     import torch
 
     spec = resized(part.spec, sizes)

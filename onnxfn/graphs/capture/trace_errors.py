@@ -48,11 +48,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n +([^\n]+)')
 
 
 class NotTranslated(Exception):
-    """The translation of a program to ONNX failed. The cause is torch's error.
-
-    Attributes:
-        node: The node of the program that has no translation; None if torch failed at no node.
-    """
+    """The translation of a program to ONNX failed at a node, None if at no node. The cause is torch's error."""
 
     def __init__(self, node: Any) -> None:
         super().__init__(node)
@@ -89,14 +85,6 @@ def _line(file: str, number: int | str | None, source: str | None) -> str:
     text = (source or "").strip()
     shown = text if len(text) <= SHOWN_LINE else f"{text[:SHOWN_LINE]}..."
     return f"{file.rpartition('/')[2]}:{number} ({shown})"
-
-
-def changed_buffers(name: str, buffers: Sequence[str]) -> str:
-    """The message for a model of this name whose `forward` changes buffers."""
-    return (
-        f"{name} changes its buffers {listed(buffers)} in forward, and a graph has no state; take them as arguments, "
-        "and return the new ones"
-    )
 
 
 def trace_error(
@@ -136,18 +124,15 @@ def fixed_axes(part: Part, error: BaseException | None) -> list[tuple[int, str, 
 
 def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:
     """The message for a dynamic axis of size 0 or 1 in the sample, which torch specializes; None if there is none."""
-    small = {
-        symbol: tensor.shape[index]
-        for axes, tensor in zip(part.inputs.values(), sample, strict=True)
-        for index, symbol in axes.items()
-        if terms(symbol) == (symbol,) and tensor.shape[index] < SMALLEST_DYNAMIC_SIZE
-    }
-    for symbol, size in small.items():
-        return (
-            f"the dynamic axis {symbol} cannot be traced at size {size}, since torch takes 0 and 1 for fixed; "
-            f"trace it at {SMALLEST_DYNAMIC_SIZE} or more: sized({symbol}={SMALLEST_DYNAMIC_SIZE}) (--size), "
-            f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
-        )
+    pairs = zip(part.inputs.values(), sample, strict=True)
+    sizes = ((symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items())
+    for symbol, size in sizes:
+        if terms(symbol) == (symbol,) and size < SMALLEST_DYNAMIC_SIZE:
+            return (
+                f"the dynamic axis {symbol} cannot be traced at size {size}, since torch takes 0 and 1 for fixed; "
+                f"trace it at {SMALLEST_DYNAMIC_SIZE} or more: sized({symbol}={SMALLEST_DYNAMIC_SIZE}) (--size), "
+                f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
+            )
     return None
 
 

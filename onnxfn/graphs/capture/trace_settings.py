@@ -33,11 +33,9 @@ DATA_DEPENDENT = "data-dependent"
 def fast_export(tick: Tick) -> Iterator[None]:
     """Turns off torch's cache of fake tensors and its stack traces, which take a third of the time of one export.
 
-    Some operators on fake tensors are replaced by faster ones, see `fake_outputs.py`.
-
     The cache computes each result a second time to see whether it can be stored, and again at every hit. A stack trace
-    tells where a node comes from, which its module path tells too. The memory format of each tensor is not searched,
-    since nothing reads it. torch asks for it for each operator that it traces, so `tick` is called there.
+    tells where a node comes from, which its module path tells too. Nothing reads the memory format of tensors. torch
+    asks for it for each operator that it traces, so `tick` is called there.
     """
     import torch.fx.config
 
@@ -96,10 +94,7 @@ def modules_left_by_errors() -> Iterator[None]:
 
 @contextmanager
 def source_lines() -> Iterator[None]:
-    """Lets torch record the source lines of all functions, inside of `fast_export`, which restores its setting.
-
-    By default torch keeps only the lines of functions named `forward`.
-    """
+    """Lets torch record the source lines of all functions, not only `forward`; `fast_export` restores its setting."""
     import torch.fx.config
 
     torch.fx.config.do_not_emit_stack_traces = False
@@ -107,15 +102,9 @@ def source_lines() -> Iterator[None]:
         yield
 
 
-# Conditions
-
-
 @frozen(eq=False)
 class Evaluated:
-    """A formula of sympy that the model's code has evaluated, and its answer, a bool or a number, in the trace.
-
-    `line`: that of the source, as `file.py:12`.
-    """
+    """A formula that the model's code has evaluated at a line, `file.py:12`, and its answer, a bool or a number."""
 
     formula: Any
     answer: Any
@@ -140,9 +129,6 @@ def tracing_packages() -> tuple[str, ...]:
     import torch
 
     return *(f"{Path(package.__file__ or '').parent}/" for package in (torch, sympy)), *CAPTURE
-
-
-# Assertions
 
 
 GOES_ON = (ast.Return, ast.Break, ast.Continue, ast.Yield)

@@ -4,30 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.fusions.attention import fuse_attention
-from onnxfn.graphs.fusions.masks import simplify_masks
+from onnxfn.graphs.fusions.attention import fuse_attention, simplify_masks
 from onnxfn.graphs.fusions.rotary import fuse_rotary
-from onnxfn.graphs.nodes.nodes import (
-    attribute,
-    compute_by,
-    filled_constant,
-    first_output,
-    integers,
-    is_last_axis,
-    is_operator,
-    last_size,
-    other_operand,
-    producer,
-    scalar,
-    shape_of,
-    sole_consumer,
-)
+from onnxfn.graphs.nodes import nodes
 from onnxfn.graphs.passes.simplify import ATTENTION_OPSET, SINCE
 from onnxfn.specs.stored.reports import Fusion
 
@@ -49,34 +33,29 @@ def fuse_norms(model: Any) -> Any:
     """Fuses each norm into one operator.
 
     Before: a graph, converted to its opset, computes `x / sqrt(mean(x * x) + epsilon) * weight` in several nodes.
-    After: this is one RMSNormalization from opset 23 on. If x is `y - mean(y)`, it is one LayerNormalization of y. The
-    weight is not read: if the graph computes it (`1 + weight`), the nodes for it stay.
-
-    A norm is fused only if it is computed in float32, with or without a Cast to float32 before it: the operators sum in
-    float32.
+    After: this is one RMSNormalization from opset 23 on, or one LayerNormalization of y, if x is `y - mean(y)`. A norm
+    is fused only if it is computed in float32, maybe after a Cast: the operators sum in float32.
     """
     has_rms_norm = model.opset_imports.get("", 0) >= ATTENTION_OPSET
     for node in list(model.graph):
-        norm = _norm(node) if is_operator(node, "ReduceMean") else None
+        norm = _norm(node) if nodes.is_operator(node, "ReduceMean") else None
         centered = None if norm is None else _centered(norm.x)
         if norm is not None and (has_rms_norm or centered is not None):
-            scale = norm.scale or filled_constant(model.graph, 1.0, shape_of(norm.x)[-1:], norm.x.dtype)
+            scale = norm.scale or nodes.filled_constant(model.graph, 1.0, nodes.shape_of(norm.x)[-1:], norm.x.dtype)
             operator, x = ("RMSNormalization", norm.x) if centered is None else ("LayerNormalization", centered)
-            compute_by(norm.output, operator, [x, scale], axis=-1, epsilon=norm.epsilon)
+            nodes.compute_by(norm.output, operator, [x, scale], axis=-1, epsilon=norm.epsilon)
     return model
 
 
 def fold_reciprocal(model: Any) -> Any:
-    """Replaces the product with a reciprocal by a division.
+    """Replaces `x * (1 / r)` by `x / r`, with one rounding less.
 
-    Before: any graph.
-    After: `x * (1 / r)` is `x / r`, with one rounding less. ONNX Runtime then fuses a norm also where the opset has no
-    operator for it (SimplifiedLayerNormFusion).
+    ONNX Runtime then fuses a norm also where the opset has no operator for it (SimplifiedLayerNormFusion).
     """
     for node in list(model.graph):
-        product = sole_consumer(node.outputs[0], "Mul") if is_operator(node, "Reciprocal") else None
+        product = nodes.sole_consumer(node.outputs[0], "Mul") if nodes.is_operator(node, "Reciprocal") else None
         if product is not None:
-            compute_by(product.outputs[0], "Div", [other_operand(product, node.outputs[0]), node.inputs[0]])
+            nodes.compute_by(product.outputs[0], "Div", [nodes.other_operand(product, node.outputs[0]), node.inputs[0]])
     return model
 
 
@@ -93,35 +72,34 @@ def _norm(mean: Any) -> Norm | None:
 
 def _squared(value: Any) -> Any:
     """x, if a node computes `x ** 2` or `x * x`; else None."""
-    node = producer(value, "Pow", "Mul")
+    node = nodes.producer(value, "Pow", "Mul")
     if node is None:
         return None
-    if node.op_type == "Pow":
-        return node.inputs[0] if scalar(node.inputs[1]) == SQUARE else None
-    return node.inputs[0] if node.inputs[0] is node.inputs[1] else None
+    is_square = nodes.scalar(node.inputs[1]) == SQUARE if node.op_type == "Pow" else node.inputs[0] is node.inputs[1]
+    return node.inputs[0] if is_square else None
 
 
 def _centered(value: Any) -> Any:
     """y, if nodes compute `y - mean(y)`; else None."""
-    node = producer(value, "Sub")
-    mean = None if node is None else producer(node.inputs[1], "ReduceMean")
+    node = nodes.producer(value, "Sub")
+    mean = None if node is None else nodes.producer(node.inputs[1], "ReduceMean")
     y = None if mean is None else mean.inputs[0]
     return y if mean is not None and y is node.inputs[0] and _is_over_last_axis(mean) else None
 
 
 def _is_over_last_axis(mean: Any) -> bool:
     """Whether a ReduceMean reduces the last axis alone, and keeps it with size 1."""
-    axes = integers(mean.inputs[1]) if len(mean.inputs) > 1 else None
-    if axes is None or len(axes) != 1 or not attribute(mean, "keepdims", 1):
+    axes = nodes.integers(mean.inputs[1]) if len(mean.inputs) > 1 else None
+    if axes is None or len(axes) != 1 or not nodes.attribute(mean, "keepdims", 1):
         return False
-    return is_last_axis(axes[0], len(shape_of(mean.inputs[0])))
+    return nodes.is_last_axis(axes[0], len(nodes.shape_of(mean.inputs[0])))
 
 
 def _quotient(mean: Any) -> tuple[float, Any] | None:
     """The epsilon of a norm with this mean square, and the node that divides by the root of their sum."""
-    added = sole_consumer(mean, "Add")
-    epsilon = 0.0 if added is None else scalar(other_operand(added, mean))
-    root = sole_consumer(mean if added is None else added.outputs[0], "Sqrt", "Pow")
+    added = nodes.sole_consumer(mean, "Add")
+    epsilon = 0.0 if added is None else nodes.scalar(nodes.other_operand(added, mean))
+    root = nodes.sole_consumer(mean if added is None else added.outputs[0], "Sqrt", "Pow")
     if root is None or epsilon is None:
         return None
     node = _division_by(root)
@@ -132,11 +110,11 @@ def _division_by(root: Any) -> Any:
     """The Div by `sqrt(v)`, or the Mul with `1 / sqrt(v)` or with `v ** -0.5`; None for other uses of the root."""
     output = root.outputs[0]
     if root.op_type == "Pow":
-        return sole_consumer(output, "Mul") if scalar(root.inputs[1]) == -1 / SQUARE else None
-    quotient = sole_consumer(output, "Div")
+        return nodes.sole_consumer(output, "Mul") if nodes.scalar(root.inputs[1]) == -1 / SQUARE else None
+    quotient = nodes.sole_consumer(output, "Div")
     if quotient is not None:
         return quotient if quotient.inputs[1] is output else None
-    return sole_consumer(first_output(sole_consumer(output, "Reciprocal")), "Mul")
+    return nodes.sole_consumer(nodes.first_output(nodes.sole_consumer(output, "Reciprocal")), "Mul")
 
 
 def _scaled_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
@@ -145,15 +123,15 @@ def _scaled_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
 
     if x.dtype != onnx_ir.DataType.FLOAT:
         return None
-    widened, narrowed = producer(x, "Cast"), sole_consumer(output, "Cast")
+    widened, narrowed = nodes.producer(x, "Cast"), nodes.sole_consumer(output, "Cast")
     if widened is not None and narrowed is not None and narrowed.outputs[0].dtype == widened.inputs[0].dtype:
         x, output = widened.inputs[0], narrowed.outputs[0]
-    sizes = shape_of(x)[-1:]
-    product = sole_consumer(output, "Mul")
-    weight = other_operand(product, output)
-    if weight is not None and sizes and shape_of(weight) == sizes and weight.dtype == x.dtype:
+    sizes = nodes.shape_of(x)[-1:]
+    product = nodes.sole_consumer(output, "Mul")
+    weight = nodes.other_operand(product, output)
+    if weight is not None and sizes and nodes.shape_of(weight) == sizes and weight.dtype == x.dtype:
         return Norm(x, weight, epsilon, product.outputs[0])
-    return None if last_size(x) is None else Norm(x, None, epsilon, output)
+    return None if nodes.last_size(x) is None else Norm(x, None, epsilon, output)
 
 
 BROADCASTING = (
@@ -162,22 +140,18 @@ BROADCASTING = (
 )
 """Element-wise operators that broadcast their inputs."""
 
-Sizes = Mapping[int, int]
-"""From an axis, counted from the last one (-1), to the size that a tensor is expanded to along it."""
-
 
 def drop_expands(model: Any) -> Any:
     """Removes nodes that expand a tensor for operators that broadcast it.
 
     Before: a simplified graph. A model expands a mask to all heads, inverts it, casts it, and adds it to the scores.
-    After: the mask is inverted and cast at its own size, and the sum with the scores broadcasts it. The outputs of the
-    graph keep their shapes.
+    After: the mask is inverted and cast at its own size, and the sum broadcasts it. Outputs keep their shapes.
     """
     import onnx_ir
 
     positions = {node: index for index, node in enumerate(model.graph)}
     for node in list(model.graph):
-        sizes = _expanded_sizes(node) if is_operator(node, "Expand") else {}
+        sizes = _expanded_sizes(node) if nodes.is_operator(node, "Expand") else {}
         smaller = _read_by_broadcasting(node.outputs[0], sizes, positions) if sizes else ()
         for value in smaller:
             rank = len(value.shape)
@@ -188,8 +162,8 @@ def drop_expands(model: Any) -> Any:
 
 
 def _expanded_sizes(expand: Any) -> dict[int, int]:
-    """The sizes that an Expand expands to; none if it adds axes, or if a size is not known."""
-    before, after = shape_of(expand.inputs[0]), shape_of(expand.outputs[0])
+    """From axes, counted from the last one (-1), to the sizes that an Expand expands to; {} if one is unknown."""
+    before, after = nodes.shape_of(expand.inputs[0]), nodes.shape_of(expand.outputs[0])
     rank = len(after)
     if len(before) != rank or None in after:
         return {}
@@ -198,34 +172,29 @@ def _expanded_sizes(expand: Any) -> dict[int, int]:
     return {axis: size for axis, size in sizes.items() if size != 1} if others_stay else {}
 
 
-def _read_by_broadcasting(expanded: Any, sizes: Sizes, positions: Mapping[Any, int]) -> tuple[Any, ...]:
+def _read_by_broadcasting(expanded: Any, sizes: Mapping[int, int], positions: Mapping[Any, int]) -> tuple[Any, ...]:
     """The values whose expanded shape comes only from this Expand, its output first; none if others read one."""
-    smaller = [expanded]
-    pending = [positions.get(use.node, -1) for use in expanded.uses()]
-    nodes = list(positions)
-    heapify(pending)
-    while pending:
-        index = heappop(pending)
-        node = nodes[index]
-        if index < 0 or not is_operator(node, *BROADCASTING):
+    smaller, readers = [expanded], {use.node for use in expanded.uses()}
+    while readers:
+        node = min(readers, key=lambda reader: positions.get(reader, -1))
+        readers.remove(node)
+        if node not in positions or not nodes.is_operator(node, *BROADCASTING):
             return ()
         others = [value for value in node.inputs if value not in smaller]
         if any(_has(value, sizes) for value in others):
             continue
-        if node.outputs[0].is_graph_output() or not all(_has(value, dict.fromkeys(sizes, 1)) for value in others):
+        if not all(_has(value, dict.fromkeys(sizes, 1)) for value in others):
             return ()
-        if node.outputs[0] not in smaller:
-            smaller.append(node.outputs[0])
-            for use in node.outputs[0].uses():
-                heappush(pending, positions.get(use.node, -1))
-    return () if expanded.is_graph_output() else tuple(smaller)
+        smaller.append(node.outputs[0])
+        readers |= {use.node for use in node.outputs[0].uses()}
+    return () if any(value.is_graph_output() for value in smaller) else tuple(smaller)
 
 
-def _has(value: Any, sizes: Sizes) -> bool:
+def _has(value: Any, sizes: Mapping[int, int]) -> bool:
     """Whether a tensor has these sizes; an axis that it lacks counts as 1."""
     if value is None or value.shape is None:
         return False
-    shape = shape_of(value)
+    shape = nodes.shape_of(value)
     return all((shape[axis] if -axis <= len(shape) else 1) == size for axis, size in sizes.items())
 
 
@@ -236,14 +205,12 @@ NEUTRAL: Mapping[str, float | None] = MappingProxyType(
 
 
 def fuse_operators(model: Any) -> Any:
-    """Fuses the nodes of a graph into the largest operators that its opset has.
-
-    Before: a simplified graph, converted to its opset. After: the same function in fewer nodes. No weight is read.
-    """
+    """A simplified graph, converted to its opset, with its nodes fused into the largest operators of the opset."""
     from onnx_ir.passes import common
 
     has_attention = model.opset_imports.get("", 0) >= ATTENTION_OPSET
-    of_attention = (fuse_rotary, fuse_attention, simplify_masks) if has_attention else ()
+    # Each layer gets masks and tables of its own at first.
+    of_attention = (fuse_rotary, fuse_attention, nodes.merge_equal_nodes, simplify_masks) if has_attention else ()
     remove_unused = common.RemoveUnusedNodesPass()
     for fuse_pass in (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal, *of_attention):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
@@ -252,17 +219,15 @@ def fuse_operators(model: Any) -> Any:
 
 
 def drop_neutral_nodes(model: Any) -> Any:
-    """Removes nodes that output their input unchanged.
+    """Removes nodes that output their input unchanged, unless that is an output of the graph.
 
-    Before: a simplified graph.
-    After: no node reshapes a tensor to the shape that it has, adds zero to it, subtracts zero from it, or multiplies or
-    divides it by exactly one, unless the result is an output of the graph.
+    They reshape a tensor to its own shape, add or subtract zero, or multiply or divide by exactly one.
     """
     for node in list(model.graph):
         source, output = _unchanged_input(node), node.outputs[0]
         if source is not None and source.dtype == output.dtype and not output.is_graph_output():
-            sizes = shape_of(source)
-            if sizes and None not in sizes and sizes == shape_of(output):
+            sizes = nodes.shape_of(source)
+            if sizes and None not in sizes and sizes == nodes.shape_of(output):
                 output.replace_all_uses_with(source)
     return model
 
@@ -272,9 +237,9 @@ def _unchanged_input(node: Any) -> Any:
     if node.op_type not in NEUTRAL or node.domain:
         return None
     neutral = NEUTRAL[node.op_type]
-    if neutral is None or scalar(node.inputs[1]) == neutral:
+    if neutral is None or nodes.scalar(node.inputs[1]) == neutral:
         return node.inputs[0]
-    return node.inputs[1] if node.op_type in ("Add", "Mul") and scalar(node.inputs[0]) == neutral else None
+    return node.inputs[1] if node.op_type in ("Add", "Mul") and nodes.scalar(node.inputs[0]) == neutral else None
 
 
 def fusions(model: Any) -> tuple[Fusion, ...]:

@@ -33,10 +33,7 @@ class LayerStack:
 
     @property
     def traced_layers(self) -> int:
-        """The number of traced layers: the head, two periods to compare, and an end of 1 to `period` layers.
-
-        The size of the end makes the rest a whole number of periods.
-        """
+        """The number of traced layers: the head, two periods, and 1 to `period` more; the rest are whole periods."""
         least = self.head + 2 * self.period + 1
         return least + (self.layers - least) % self.period
 
@@ -173,16 +170,13 @@ INTERNAL = (
 )
 """Attributes of a module that are read elsewhere, or only state where its weights come from."""
 
-Ignored = Callable[[str, Any], bool]
-"""Function from the name and the value of an attribute to whether it is left out."""
 
-
-def module_bytes(module: Any, stand_in: Callable[[Any], Any], ignored: Ignored) -> bytes:
+def module_bytes(module: Any, stand_in: Callable[[Any], Any], ignored: Callable[[str, Any], bool]) -> bytes:
     """Bytes that are equal for two modules only if they compute the same but for the values of their parameters.
 
     They hold the submodules, their classes and attributes, the shapes and dtypes of parameters and stored buffers, and
-    the elements of all other tensors. An error of any type for a value that cannot be pickled, and for a parameter or a
-    module that is not registered.
+    the elements of all other tensors. Attributes that are `ignored`, by their names and values, are left out. An error
+    of any type for a value that cannot be pickled, and for a parameter or a module that is not registered.
     """
     import torch
 
@@ -207,7 +201,7 @@ def module_bytes(module: Any, stand_in: Callable[[Any], Any], ignored: Ignored) 
     return stream.getvalue()
 
 
-def _lines(path: str, module: Any, ignored: Ignored) -> Iterator[tuple[Any, ...]]:
+def _lines(path: str, module: Any, ignored: Callable[[str, Any], bool]) -> Iterator[tuple[Any, ...]]:
     """The class, the attributes, the submodules and the tensors of a module."""
     yield path, type(module), list(module._modules)
     for name, value in vars(module).items():

@@ -1,7 +1,6 @@
 """Nodes of ONNX graphs: searched, made, replaced; their constants and shapes; the errors of passes.
 
-The functions take and return `onnx_ir` objects. They have the type `Any`, because onnx_ir is imported only when it is
-needed.
+The functions take and return objects of `onnx_ir`, typed `Any`, because it is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -20,19 +19,13 @@ DOMAIN = "com.microsoft"
 
 
 def producer(value: Any, *op_types: str) -> Any:
-    """The node that computes a value, if its operator is one of `op_types`; else None.
-
-    It is None also for an input of the graph, for an initializer, and for an operator outside the ONNX domain.
-    """
+    """The node that computes a value, if its operator is one of `op_types` of the ONNX domain; else None."""
     node = None if value is None else value.producer()
     return node if node is not None and is_operator(node, *op_types) else None
 
 
 def sole_consumer(value: Any, *op_types: str) -> Any:
-    """The only node that reads a value, if its operator is one of `op_types`; else None.
-
-    It is None also for an output of the graph. `Shape` nodes are not counted: they do not read the elements.
-    """
+    """The only node that reads the elements of a value, if it is one of `op_types`; None for an output of the graph."""
     if value is None:
         return None
     nodes = [use.node for use in value.uses() if use.node.op_type != "Shape"]
@@ -122,23 +115,32 @@ def insert_value(before: Any, operator: str, inputs: Sequence[Any], like: Any, s
     return insert_node(before, operator, inputs, [(like, sizes)], **attributes).outputs[0]
 
 
+def cast_value(before: Any, value: Any, dtype: Any) -> Any:
+    """A value in another dtype, by a Cast."""
+    return insert_value(before, "Cast", [value], dtype, value.shape, to=dtype)
+
+
 def compute_by(output: Any, operator: str, inputs: Sequence[Any], **attributes: Any) -> None:
     """Computes an output of a node by another node, which is inserted before it and takes its name."""
     value = insert_value(output.producer(), operator, inputs, output, output.shape, **attributes)
     name, output.name = output.name, None
+    replace_value(output, value)
     value.name = name
-    output.replace_all_uses_with(value, replace_graph_outputs=True)
 
 
 def import_domain(model: Any) -> Any:
-    """Imports the domain of ONNX Runtime's operators.
-
-    Before: any graph.
-    After: a graph with operators of this domain imports the domain.
-    """
+    """Imports the domain of ONNX Runtime's operators into a graph that has some."""
     if any(node.domain == DOMAIN for node in model.graph.all_nodes()):
         model.opset_imports[DOMAIN] = 1
     return model
+
+
+def merge_equal_nodes(model: Any) -> Any:
+    """Computes once what equal nodes compute, and puts the nodes in topological order."""
+    from onnx_ir.passes import common
+
+    model.graph.sort()
+    return common.CommonSubexpressionEliminationPass()(model).model
 
 
 def replace_value(old: Any, new: Any) -> None:
@@ -214,7 +216,6 @@ SWAP_HEADS = (0, 2, 1, 3)
 STEPS = 4
 """The index of the steps in the inputs of a Slice: data, starts, ends, axes, steps."""
 
-
 Slice = tuple[Any, tuple[int, int, int]]
 """A slice along the last axis: the tensor that is sliced, and the start, end and step of the slice."""
 
@@ -270,29 +271,24 @@ def _split_slice(node: Any, value: Any) -> Slice | None:
     return node.inputs[0], (start, start + widths[value.index()], 1)
 
 
-def size_tensor(before: Any, size: Any, fallback: Any = None) -> Any:
-    """A size as an integer tensor of shape [1].
+def read_axis(shape: Any) -> int | None:
+    """The axis that a Shape node reads; None if it reads several, or counts from the end."""
+    start, end = attribute(shape, "start", 0), attribute(shape, "end")
+    return start if end == start + 1 and start >= 0 else None
 
-    A symbol is read from the first input of the graph that has it, or from `fallback`, a value and an axis. If a Shape
-    node reads this axis already, its output is used.
-    """
+
+def size_tensor(before: Any, size: Any, fallback: Any = None) -> Any:
+    """A size as a tensor `[1]`; a symbol is read from the first input with it, or `fallback`, a value and an axis."""
     graph = before.graph
     if isinstance(size, int):
         return int_constant(graph, size)
     inputs = (value for value in graph.inputs if size is not None and size in shape_of(value))
     value, axis = next(((value, shape_of(value).index(size)) for value in inputs), fallback)
-    for use in value.uses():
-        bounds = (attribute(use.node, "start", 0), attribute(use.node, "end"))
-        if use.node.op_type == "Shape" and bounds == (axis, axis + 1):
-            return use.node.outputs[0]
     return insert_value(before, "Shape", [value], int_constant(graph, 0), (1,), start=axis, end=axis + 1)
 
 
 def flatten_heads(before: Any, value: Any) -> Any:
-    """A tensor `[batch, length, heads, size]` as `[batch, length, heads * size]`.
-
-    The input of the Reshape that made the tensor, if it has that shape; else a new Reshape is inserted.
-    """
+    """A tensor `[batch, length, heads, size]` as `[batch, length, heads * size]`; a new one only if there is none."""
     batch, length, heads, size = shape_of(value)
     reshape = producer(value, "Reshape")
     if reshape is not None and shape_of(reshape.inputs[0]) == (batch, length, heads * size):

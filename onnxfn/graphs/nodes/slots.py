@@ -18,10 +18,7 @@ SLOT = "onnxfn.slot"
 
 @frozen
 class Slot:
-    """A parameter of the model that an initializer of a graph holds, by its name in the model.
-
-    `perm`: the order of its axes in the graph; () if it is that of the model.
-    """
+    """A parameter of the model that an initializer holds, and the order of its axes there; () is that of the model."""
 
     parameter: str
     perm: tuple[int, ...] = field(default=(), converter=tuple)
@@ -33,14 +30,11 @@ def slot_of(value: Any) -> Slot | None:
 
 
 def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:
-    """Replaces the parameters of the model by slots.
+    """Replaces the parameters of the model by slots; `parameter_name` returns that of a tensor, or None.
 
     Before: the initializers of the graph hold tensors of the model.
-    After: each parameter is one initializer, a slot without values. Other tensors, such as a table that the model
-    computes, are constants of the graph. No later pass can read a parameter, so the graph fits every checkpoint.
-
-    `parameter_name` returns the name of the parameter with a tensor, None if there is none. Tensors with the same view
-    of the same memory have the same name.
+    After: each parameter is one initializer without values. No later pass can read it, so the graph fits every
+    checkpoint. Other tensors, such as a table that the model computes, are constants of the graph.
     """
     for value in model.graph.initializers.values():
         raw = getattr(value.const_value, "raw", None)
@@ -81,11 +75,7 @@ def pretranspose(model: Any) -> Any:
 
 
 def merge_slots(model: Any) -> Any:
-    """Merges equal slots.
-
-    Before: several initializers may be slots of one parameter.
-    After: slots of one parameter, with the same order of its axes, are one initializer.
-    """
+    """Makes one initializer of the slots of one parameter with the same order of its axes."""
     first: dict[Slot, Any] = {}
     for name, value in list(model.graph.initializers.items()):
         slot = slot_of(value)
@@ -96,14 +86,11 @@ def merge_slots(model: Any) -> Any:
 
 
 def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
-    """Binds the slots of a graph to tensors.
+    """Binds the slots of a graph to tensors: `tensors` returns that of a parameter, of torch or of numpy.
 
-    Before: parameters are slots without values.
-    After: the initializer of a slot is a view of the tensor of its parameter, with its axes in the order of the slot.
-    Nothing is copied. A tensor of another float dtype than the graph reads is converted when it is written.
-
-    `tensors` returns the tensor of a parameter, of torch or of numpy. CaptureFailed if one has another shape than the
-    graph reads, or numbers of another kind.
+    Before: slots have no values. After: they are views of the tensors, with their axes in the order of the slot.
+    Nothing is copied. A tensor of another float dtype is converted when it is written. CaptureFailed if one has another
+    shape than the graph reads, or numbers of another kind.
     """
     for value in model.graph.initializers.values():
         slot = slot_of(value)

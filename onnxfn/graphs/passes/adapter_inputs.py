@@ -22,10 +22,9 @@ def add_adapter_inputs(model: Any, layers: Sequence[str]) -> Any:
     """Adds the inputs of a LoRA adapter for some linear layers.
 
     Before: a finished graph, whose parameters are slots.
-    After: the graph has two more inputs for each layer whose name is, or ends with, one of `layers`. They have empty
-    defaults. The product of the layer's input with both is added to the product with its weight.
-
-    CaptureFailed if such a weight is read by another operator than a product.
+    After: it has two more inputs, with empty defaults, for each layer whose name is, or ends with, one of `layers`. The
+    product of the layer's input with both is added to the product with its weight. CaptureFailed if such a weight is
+    read by another operator than a product.
     """
     for value in list(model.graph.initializers.values()):
         slot = slot_of(value)

@@ -18,11 +18,9 @@ from onnxfn.graphs.nodes.slots import slot_of
 def order_by_structure(model: Any) -> Any:
     """Orders and names nodes, values and initializers by the structure of the graph.
 
-    Before: any topological order.
     After: the nodes that the first output needs come first, each after its operands; then those of the next output.
-    Values and nodes are named after their operators, with a number in this order. Initializers are in the order in
-    which nodes read them. Inputs, outputs and parameters keep their names. An output without a name, which the node
-    does not compute, stays without one.
+    Values and nodes are named after their operators, with a number in this order. Initializers are in the order of
+    their first reads. Inputs, outputs and parameters keep their names; outputs that no node computes have none.
     """
     _order_nodes(model.graph)
     nodes = list(nodes_inside_out(model.graph))

@@ -1,10 +1,13 @@
-"""The pass that inserts a graph into another one, as a branch of an If."""
+"""The passes that join two graphs by an If: one computes empty inputs, or each is for one side of a condition."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from onnxfn.specs.conditions import Condition, symbols_of
 from onnxfn.specs.errors import CaptureFailed
 
 PREFIX = "filler."
@@ -17,15 +20,13 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     Before: inputs and outputs of both graphs have the names of the plan. Each output of the filler computes an input of
     the model (`fills`), and each input of the filler is also an input of the model.
     After: the graph begins with an If. If the first of the filled inputs has no elements, it runs the filler; else it
-    passes these inputs on. The other nodes read the outputs of the If. Inputs and outputs are unchanged. The weights of
-    the filler are initializers of the graph; shared weights are duplicates until `merge_slots` merges them. The filler
-    cannot be used again.
-
-    CaptureFailed if an output or an input of the filler does not correspond to an input of the model.
+    passes these inputs on. The other nodes read its outputs. Shared weights are duplicates until `merge_slots`. The
+    filler cannot be used again. CaptureFailed if its ports do not correspond to inputs of the model.
     """
     import onnx_ir
+    from onnx_ir.tape import Tape
 
-    inputs = {value.name: value for value in model.graph.inputs}
+    inputs, tape = {value.name: value for value in model.graph.inputs}, Tape()
     _check_names("outputs", [fills.get(value.name, value.name) for value in filler.graph.outputs], inputs)
     _check_names("inputs", [value.name for value in filler.graph.inputs], inputs)
     filled = [inputs[fills.get(value.name, value.name)] for value in filler.graph.outputs]
@@ -34,7 +35,36 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     for value, output in zip(filled, chosen, strict=True):
         value.replace_all_uses_with(output)
     branches = {"then_branch": as_branch(filler.graph, PREFIX), "else_branch": _identity_branch(filled)}
-    model.graph.insert_before(model.graph[0], _if_empty(filled[0], branches, chosen))
+    # One Size node instead of Shape and ReduceProd would do. But ONNX Runtime has no Size for float16 on a CPU: it
+    # casts the tensor, and then uses that empty buffer for another tensor of the same symbolic shape.
+    size = tape.op("ReduceProd", [tape.op("Shape", [filled[0]])], {"keepdims": 0})
+    is_empty = tape.op("Equal", [size, tape.op("Constant", [], {"value_int": 0})])
+    branch = onnx_ir.node("If", [is_empty], attributes=branches, outputs=chosen)
+    model.graph.insert_before(model.graph[0], [*tape.nodes, branch])
+    return model
+
+
+def insert_branches(model: Any, other: Any, condition: Condition, axes: Mapping[str, tuple[str, int]]) -> Any:
+    """Joins two graphs: the first runs where a condition on sizes is true, the other elsewhere.
+
+    Before: inputs and outputs of both graphs have the names of the plan. `axes`: an input, and the number of its axis,
+    for each axis in the condition.
+    After: the graph is an If, with the nodes of the two graphs as its branches. Shared weights are duplicates until
+    `merge_slots`. The other graph cannot be used again. CaptureFailed if the condition has an operator that ONNX does
+    not have for whole numbers.
+    """
+    import onnx_ir
+    from onnx_ir.tape import Tape
+
+    graph, tape = model.graph, Tape()
+    inputs = {value.name: value for value in graph.inputs}
+    sizes = {name: (inputs[axes[name][0]], axes[name][1]) for name in symbols_of(condition.text)}
+    is_true = _value(tape, ast.parse(condition.text, mode="eval").body, sizes)
+    adopt(model, other, "other.")
+    outputs = [onnx_ir.val(value.name, type=value.type, shape=value.shape) for value in graph.outputs]
+    branches = {"then_branch": as_branch(graph, "where."), "else_branch": as_branch(other.graph, "other.")}
+    graph.extend([*tape.nodes, onnx_ir.node("If", [is_true], attributes=branches, outputs=outputs)])
+    graph.outputs.extend(outputs)
     return model
 
 
@@ -81,24 +111,47 @@ def _identity_branch(values: Sequence[Any]) -> Any:
     """A branch that outputs these values."""
     import onnx_ir
 
-    nodes = [onnx_ir.node("Identity", [value]) for value in values]
-    outputs = [node.outputs[0] for node in nodes]
-    for value, output in zip(values, outputs, strict=True):
-        output.name, output.shape, output.type = f"{value.name}__passed", value.shape, value.type
-    return onnx_ir.Graph([], outputs, nodes=nodes, name="passed")
+    passed = [onnx_ir.val(f"{value.name}__passed", type=value.type, shape=value.shape) for value in values]
+    nodes = [onnx_ir.node("Identity", [value], outputs=[output]) for value, output in zip(values, passed, strict=True)]
+    return onnx_ir.Graph([], passed, nodes=nodes, name="passed")
 
 
-def _if_empty(value: Any, branches: Mapping[str, Any], outputs: Sequence[Any]) -> list[Any]:
-    """The nodes that run the `then_branch` if a tensor has no elements, else the `else_branch`."""
-    import onnx_ir
+OPERATORS: Mapping[str, str] = MappingProxyType(
+    {name: name for name in ("Add", "Sub", "Mod", "Pow", "And", "Or", "Not")}
+    | {"Mult": "Mul", "USub": "Neg", "Eq": "Equal", "Lt": "Less", "LtE": "LessOrEqual"}
+    | {"Gt": "Greater", "GtE": "GreaterOrEqual"}
+)
+"""The operators of conditions, by their names in `ast`, that ONNX has for whole numbers, with the same results."""
 
-    # One Size node instead of Shape and ReduceProd would do. But ONNX Runtime has no Size for float16 on a CPU: it
-    # casts the tensor, and then uses that empty buffer for another tensor of the same symbolic shape.
-    shape = onnx_ir.node("Shape", [value])
-    size = onnx_ir.node("ReduceProd", [shape.outputs[0]], attributes={"keepdims": 0})
-    zero = onnx_ir.node("Constant", [], attributes={"value": onnx_ir.tensor(0, dtype=onnx_ir.DataType.INT64)})
-    empty = onnx_ir.node("Equal", [size.outputs[0], zero.outputs[0]])
-    branch = onnx_ir.node("If", [empty.outputs[0]], attributes=branches, outputs=list(outputs))
-    for name, node in (("shape", shape), ("size", size), ("zero", zero), ("empty", empty)):
-        node.outputs[0].name = f"{PREFIX}{name}"
-    return [shape, size, zero, empty, branch]
+
+def _value(tape: Any, node: Any, sizes: Mapping[str, tuple[Any, int]]) -> Any:
+    """The value of a node of a syntax tree, as an output of nodes that are put on the tape; it has one element."""
+    match node:
+        case ast.Constant(int(number)):
+            return tape.op("Constant", [], {"value_ints": [number]})
+        case ast.Name(name):
+            value, axis = sizes[name]
+            return tape.op("Shape", [value], {"start": axis, "end": axis + 1})
+    operator, operands = _operation(node)
+    return tape.op(operator, [_value(tape, each, sizes) for each in operands])
+
+
+def _operation(node: Any) -> tuple[str, list[Any]]:
+    """The operator of ONNX for a node of a syntax tree, and its operands, which are nodes, too."""
+    match node:
+        case ast.BinOp(left, ast.FloorDiv(), right):  # ONNX rounds a quotient to 0
+            return "Div", [ast.BinOp(left, ast.Sub(), ast.BinOp(left, ast.Mod(), right)), right]
+        case ast.Compare(left, [ast.NotEq()], [right]):
+            return "Not", [ast.Compare(left, [ast.Eq()], [right])]
+        case ast.Call(ast.Name("max" | "min" as extreme), operands):
+            return extreme.capitalize(), operands
+        case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]) | ast.BoolOp(sign, [left, right]):
+            operands = [left, right]
+        case ast.UnaryOp(sign, operand):
+            operands = [operand]
+        case _:
+            sign, operands = node, []
+    name = type(sign).__name__
+    if name not in OPERATORS:
+        raise CaptureFailed(f"the condition has {name}, which ONNX does not have for whole numbers")
+    return OPERATORS[name], operands

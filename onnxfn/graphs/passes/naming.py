@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from onnxfn.graphs.nodes.nodes import shape_of
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.axis_symbols import graph_axes
@@ -21,9 +22,7 @@ _SYMBOL = re.compile(r"\b[su]\d+\b")
 def name_ports(model: Any, part: Part) -> Any:
     """Names the inputs and outputs of a graph, and their axes.
 
-    Before: inputs and outputs are in the order of the plan, and have the names and symbols of torch.
-    After: they have the names and symbols of the plan. The shapes of all other values use these symbols, too.
-
+    Before: they are in the order of the plan. After: they have its names and symbols; all other shapes use these, too.
     CaptureFailed if the graph has other inputs or outputs than the plan, or an axis is fixed in one of them alone.
     """
     graph = model.graph
@@ -49,17 +48,12 @@ def name_ports(model: Any, part: Part) -> Any:
         _name_port(part, value, tensor.name, graph_axes(part.spec, tensor))
     for value in inner:
         if value.shape is not None:
-            value.shape = _renamed(value.shape, symbols)
+            value.shape = _renamed(value, symbols)
     return model
 
 
 def order_ports(model: Any, part: Part) -> Any:
-    """Sorts the inputs and outputs of a graph.
-
-    Before: inputs and outputs have the names of the plan. After: they are in its order.
-
-    CaptureFailed if an input or an output of the plan is not in the graph.
-    """
+    """Puts the inputs and outputs of a graph in the order of the plan; CaptureFailed if one of the plan is missing."""
     sides = (("input", model.graph.inputs, part.inputs), ("output", model.graph.outputs, part.outputs))
     for side, values, planned in sides:
         by_name = {value.name: value for value in values}
@@ -73,11 +67,7 @@ def order_ports(model: Any, part: Part) -> Any:
 
 
 def strip_metadata(model: Any) -> Any:
-    """Removes the metadata of nodes, values and initializers.
-
-    Before: nodes have torch's metadata, such as stack traces with paths of this machine, and folded constants the names
-    of the values that they were. After: they have none.
-    """
+    """Removes torch's metadata of nodes, values and initializers, such as stack traces with paths of this machine."""
     from onnx_ir.passes import common
 
     common.ClearMetadataAndDocStringPass()(model)
@@ -88,11 +78,7 @@ def strip_metadata(model: Any) -> Any:
 
 
 def add_metadata(model: Any, facts: Mapping[str, str]) -> Any:
-    """Adds metadata to a graph.
-
-    Before: any graph. After: it names onnxfn and its version as producer, and has each fact as `onnxfn.<name>`; it has
-    none that is an empty text.
-    """
+    """The graph with onnxfn and its version as producer, and with each fact that is not empty as `onnxfn.<name>`."""
     model.producer_name = "onnxfn"
     model.producer_version = VERSION
     model.metadata_props.update({f"onnxfn.{name}": fact for name, fact in facts.items()})
@@ -166,16 +152,14 @@ def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> i
     return size
 
 
-def _renamed(shape: Any, symbols: Mapping[str, str]) -> Any:
-    """A shape with the symbols of the plan; the size of an axis with any other symbol becomes unknown."""
+def _renamed(value: Any, symbols: Mapping[str, str]) -> Any:
+    """The shape of a value with the symbols of the plan; a size with any other symbol becomes unknown."""
     import onnx_ir
 
-    def renamed_size(size: Any) -> int | str | None:
-        if isinstance(size, int):
+    def renamed_size(size: int | str | None) -> int | str | None:
+        if size is None or isinstance(size, int):
             return size
-        text = str(size.value if hasattr(size, "value") else size)
-        if text == "None" or any(symbol not in symbols for symbol in _SYMBOL.findall(text)):
-            return None
-        return _SYMBOL.sub(lambda match: symbols[match[0]], text)
+        is_known = symbols.keys() >= {*_SYMBOL.findall(size)}
+        return _SYMBOL.sub(lambda match: symbols[match[0]], size) if is_known else None
 
-    return onnx_ir.Shape([renamed_size(size) for size in shape])
+    return onnx_ir.Shape(map(renamed_size, shape_of(value)))

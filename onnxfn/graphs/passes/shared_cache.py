@@ -9,23 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxfn.graphs.nodes.nodes import (
-    DOMAIN,
-    SWAP_HEADS,
-    attribute,
-    compute_by,
-    filled_constant,
-    flatten_heads,
-    import_domain,
-    insert_node,
-    insert_value,
-    int_constant,
-    is_operator,
-    producer,
-    replace_value,
-    shape_of,
-    size_tensor,
-)
+from onnxfn.graphs.nodes import nodes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.cache_tensors import LENGTH_AXIS, LENGTHS, growing_inputs
@@ -33,18 +17,13 @@ from onnxfn.specs.plan.cache_tensors import LENGTH_AXIS, LENGTHS, growing_inputs
 RANK = 4
 
 
-Lengths = tuple[Any, Any]
-"""Inputs of every GroupQueryAttention: the last position of each text, and the total length, both int32."""
-
-
 def share_cache(model: Any, part: Part) -> Any:
     """Lets past and present lie in one buffer that may be longer than the text.
 
     Before: a fused graph of opset 23 or later, whose inputs are those of the part. Each Attention joins the cache.
     After: each Attention is a GroupQueryAttention that reads the whole mask. No node reads the length of the past from
-    a cache: it is the length of the mask minus that of the new tokens.
-
-    CaptureFailed if another operator reads or writes the cache.
+    a cache: it is the length of the mask minus that of the new tokens. CaptureFailed if another operator reads or
+    writes the cache.
     """
     from onnx_ir.passes import common
 
@@ -53,25 +32,23 @@ def share_cache(model: Any, part: Part) -> Any:
     first = next(iter(model.graph))
     _read_past_length(first, [inputs[name] for name in LENGTHS], past)
     lengths = _lengths(first, inputs[LENGTHS[1]])
-    biases: dict[Any, Any] = {}
-    for node in [node for node in model.graph if is_operator(node, "Attention")]:
+    for node in [node for node in model.graph if nodes.is_operator(node, "Attention")]:
         if len(node.inputs) > RANK + 1 and node.inputs[4] in past and node.inputs[5] in past:
-            _replace(node, lengths, biases)
+            _replace(node, lengths)
     common.RemoveUnusedNodesPass()(model)
     for value, name in past.items():
         _refuse_other_readers(value, name)
-    model.graph.sort()
-    return import_domain(model)
+    return nodes.import_domain(nodes.merge_equal_nodes(model))  # each attention has a bias of its own at first
 
 
 def _refuse_other_readers(value: Any, name: str) -> None:
     """CaptureFailed if another operator reads a cache, or reads what is written into it."""
-    nodes = [use.node for use in value.uses()]
-    written = [output for node in nodes if node.op_type == "GroupQueryAttention" for output in node.outputs[1:]]
-    readers = [node for node in nodes if node.op_type != "GroupQueryAttention"]
-    readers += [use.node for output in written for use in output.uses()]
-    if readers or not nodes:
-        by = f"{readers[0].op_type} reads it" if readers else "no attention reads it"
+    readers = [use.node for use in value.uses()]
+    written = [output for node in readers if node.op_type == "GroupQueryAttention" for output in node.outputs[1:]]
+    others = [node for node in readers if node.op_type != "GroupQueryAttention"]
+    others += [use.node for output in written for use in output.uses()]
+    if others or not readers:
+        by = f"{others[0].op_type} reads it" if others else "no attention reads it"
         raise CaptureFailed(f"{name} cannot lie in a shared buffer: {by}; export without with_shared_cache")
 
 
@@ -80,71 +57,64 @@ def _read_past_length(first: Any, lengths: list[Any], past: dict[Any, str]) -> N
     reads = [use.node for value in past for use in value.uses() if use.node.op_type == "Shape"]
     if not reads:
         return
-    new, total = (_length(first, value) for value in lengths)
-    length = insert_value(first, "Sub", [total, new], total, (1,))
+    new, total = (nodes.size_tensor(first, None, (value, 1)) for value in lengths)
+    length = nodes.insert_value(first, "Sub", [total, new], total, (1,))
     for node in reads:
-        if (attribute(node, "start", 0), attribute(node, "end")) == (LENGTH_AXIS, LENGTH_AXIS + 1):
-            replace_value(node.outputs[0], length)
+        if nodes.read_axis(node) == LENGTH_AXIS:
+            nodes.replace_value(node.outputs[0], length)
 
 
-def _length(first: Any, value: Any) -> Any:
-    return insert_value(first, "Shape", [value], int_constant(first.graph, 0), (1,), start=1, end=2)
-
-
-def _lengths(first: Any, text: Any) -> Lengths:
-    """The lengths that the operator reads. All texts are as long as the mask `text`, which hides their padding."""
+def _lengths(first: Any, text: Any) -> tuple[Any, Any]:
+    """The last position of each text, all as long as the mask `text`, and the total length, both int32."""
     import onnx_ir
 
-    int32, batch = onnx_ir.DataType.INT32, shape_of(text)[0]
-    total = insert_value(first, "Cast", [_length(first, text)], int32, (1,), to=int32)
-    last = insert_value(first, "Sub", [total, filled_constant(first.graph, 1, [1], int32)], int32, (1,))
-    size = size_tensor(first, batch, (text, 0))
-    return insert_value(first, "Expand", [last, size], int32, (batch,)), total
+    int32, batch = onnx_ir.DataType.INT32, nodes.shape_of(text)[0]
+    total = nodes.insert_value(first, "Cast", [nodes.size_tensor(first, None, (text, 1))], int32, (1,), to=int32)
+    last = nodes.insert_value(first, "Sub", [total, nodes.filled_constant(first.graph, 1, [1], int32)], int32, (1,))
+    size = nodes.size_tensor(first, batch, (text, 0))
+    return nodes.insert_value(first, "Expand", [last, size], int32, (batch,)), total
 
 
-def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
+def _replace(attention: Any, lengths: tuple[Any, Any]) -> None:
     """Replaces an Attention that joins the cache by a GroupQueryAttention."""
     query, key, value, mask, *past = attention.inputs
-    heads, key_heads = (shape_of(tensor)[1] for tensor in (query, key))
+    heads, key_heads = (nodes.shape_of(tensor)[1] for tensor in (query, key))
     tensors = [_flat(attention, tensor) for tensor in (query, key, value)]
     output, *present = attention.outputs
-    attributes = {"num_heads": heads, "kv_num_heads": key_heads, "scale": attribute(attention, "scale")}
-    if attribute(attention, "softcap"):
-        attributes["softcap"] = attribute(attention, "softcap")
-    bias = _bias(attention, mask, query.dtype, biases)
-    inputs = [*tensors, *past, *lengths, None, None, None, bias]
-    flat = (*shape_of(tensors[0])[:2], heads * shape_of(past[1])[3])
+    attributes = {name: nodes.attribute(attention, name) for name in ("scale", "softcap")}
+    inputs = [*tensors, *past, *lengths, None, None, None, _bias(attention, mask, query.dtype)]
+    flat = (*nodes.shape_of(tensors[0])[:2], heads * nodes.shape_of(past[1])[3])
     outputs = [(output, flat), *((each, each.shape) for each in present)]
-    node = insert_node(attention, f"{DOMAIN}::GroupQueryAttention", inputs, outputs, **attributes)
-    batch, _, length, size = shape_of(output)
-    split = int_constant(attention.graph, 0, 0, heads, size)
-    joined = insert_value(attention, "Reshape", [node.outputs[0], split], output, (batch, length, heads, size))
-    compute_by(output, "Transpose", [joined], perm=SWAP_HEADS)
+    counts = {"num_heads": heads, "kv_num_heads": key_heads}
+    node = nodes.insert_node(attention, f"{nodes.DOMAIN}::GroupQueryAttention", inputs, outputs, **counts, **attributes)
+    batch, _, length, size = nodes.shape_of(output)
+    split = nodes.int_constant(attention.graph, 0, 0, heads, size)
+    joined = nodes.insert_value(attention, "Reshape", [node.outputs[0], split], output, (batch, length, heads, size))
+    nodes.compute_by(output, "Transpose", [joined], perm=nodes.SWAP_HEADS)
     for old, new in zip(present, node.outputs[1:], strict=True):
-        replace_value(old, new)
+        nodes.replace_value(old, new)
 
 
 def _flat(before: Any, value: Any) -> Any:
     """A tensor `[batch, heads, length, size]` as `[batch, length, heads * size]`."""
-    node = producer(value, "Transpose")
-    if node is not None and tuple(attribute(node, "perm", ())) == SWAP_HEADS:
-        return flatten_heads(before, node.inputs[0])
-    sizes = [shape_of(value)[axis] for axis in SWAP_HEADS]
-    return flatten_heads(before, insert_value(before, "Transpose", [value], value, sizes, perm=SWAP_HEADS))
+    node = nodes.producer(value, "Transpose")
+    if node is not None and tuple(nodes.attribute(node, "perm", ())) == nodes.SWAP_HEADS:
+        return nodes.flatten_heads(before, node.inputs[0])
+    sizes = [nodes.shape_of(value)[axis] for axis in nodes.SWAP_HEADS]
+    swapped = nodes.insert_value(before, "Transpose", [value], value, sizes, perm=nodes.SWAP_HEADS)
+    return nodes.flatten_heads(before, swapped)
 
 
-def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:
+def _bias(attention: Any, mask: Any, dtype: Any) -> Any:
     """A mask as it is added to the scores, four axes: zero where a query may attend, else half the lowest number."""
     import onnx_ir
 
     if mask is None:
         raise CaptureFailed("an attention without a mask cannot have its cache in a shared buffer")
-    if mask not in known:
-        graph, added, sizes = attention.graph, mask, shape_of(mask)
-        if mask.dtype == onnx_ir.DataType.BOOL:
-            zero, half = (filled_constant(graph, number, [], dtype) for number in (0.0, dtype.min / 2))
-            added = insert_value(attention, "Where", [mask, zero, half], dtype, mask.shape)
-        if len(sizes) != RANK:
-            added = insert_value(attention, "Unsqueeze", [added, int_constant(graph, 0, 1)], added, (1, 1, *sizes))
-        known[mask] = added
-    return known[mask]
+    graph, sizes = attention.graph, nodes.shape_of(mask)
+    if mask.dtype == onnx_ir.DataType.BOOL:
+        zero, half = (nodes.filled_constant(graph, number, [], dtype) for number in (0.0, dtype.min / 2))
+        mask = nodes.insert_value(attention, "Where", [mask, zero, half], dtype, mask.shape)
+    if len(sizes) != RANK:
+        mask = nodes.insert_value(attention, "Unsqueeze", [mask, nodes.int_constant(graph, 0, 1)], mask, (1, 1, *sizes))
+    return mask

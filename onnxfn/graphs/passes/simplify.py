@@ -10,17 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.nodes.nodes import (
-    first_input,
-    insert_node,
-    insert_value,
-    int_constant,
-    integers,
-    is_operator,
-    pass_errors,
-    producer,
-    replace_value,
-)
+from onnxfn.graphs.nodes import nodes
 from onnxfn.specs.algebra.dummies import size_inputs
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import CaptureFailed
@@ -30,14 +20,10 @@ INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
 
 
 def simplify(model: Any) -> Any:
-    """Simplifies a graph.
+    """Folds constants, merges equal nodes, inlines functions, removes unused nodes, and gives values different names.
 
-    Before: a graph as torch translates it.
-    After: the same function; constants are folded, equal nodes are merged, functions are inlined, unused nodes are
-    removed, and all values have different names.
-
-    A Resize of constants is not folded: the reference evaluator of onnx takes minutes for it. CaptureFailed if one of
-    the passes fails.
+    Before: a graph as torch translates it. A Resize of constants is not folded: the reference evaluator of onnx takes
+    minutes for it. CaptureFailed if one of the passes fails.
     """
     from onnx_ir.passes import PassManager, Sequential, common
     from onnxscript.rewriter import RewritePass
@@ -54,7 +40,8 @@ def simplify(model: Any) -> Any:
         *(common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass()),
         *(common.OutputFixPass(), common.NameFixPass()),
     )
-    with pass_errors("the simplification"), np.errstate(all="ignore"):  # a model may have constants that are not finite
+    # A model may have constants that are not finite.
+    with nodes.pass_errors("the simplification"), np.errstate(all="ignore"):
         passes(model)
     return model
 
@@ -96,7 +83,7 @@ def read_numbers(model: Any, part: Part) -> Any:
             raise CaptureFailed(f"a number that is the size of an axis is read as a tensor, by {strange[0]}")
         value.shape, value.type = onnx_ir.Shape([]), onnx_ir.TensorType(onnx_ir.DataType.INT64)
         if readers:
-            size = onnx_ir.node("Reshape", [value, int_constant(model.graph, 1)])
+            size = onnx_ir.node("Reshape", [value, nodes.int_constant(model.graph, 1)])
             model.graph.insert_before(model.graph[0], size)
         for node in readers:
             node.outputs[0].replace_all_uses_with(size.outputs[0])
@@ -105,10 +92,7 @@ def read_numbers(model: Any, part: Part) -> Any:
 
 
 def share_size_reads(model: Any, part: Part) -> Any:
-    """Reads each dynamic size from the first input that has it.
-
-    Before: the inputs are in the order of the plan. A Shape node may read a size from any of them.
-    After: each Shape node for one axis reads the first input with the symbol of this axis.
+    """Reads each dynamic size from the first input that has it; the inputs are in the order of the plan.
 
     torch reads the length of the past from the cache of any layer. After this pass no layer reads it from the cache of
     another layer.
@@ -121,7 +105,7 @@ def share_size_reads(model: Any, part: Part) -> Any:
         for axis, symbol in axes.items():
             first.setdefault(symbol, (value, axis))
     for node in [node for node in model.graph.all_nodes() if node.op_type == "Shape"]:
-        axis = _axis(node)
+        axis = nodes.read_axis(node)
         symbol = None if axis is None else symbols.get(node.inputs[0], {}).get(axis)
         if symbol is not None:
             value, axis = first[symbol]
@@ -131,30 +115,22 @@ def share_size_reads(model: Any, part: Part) -> Any:
     return model
 
 
-def _axis(shape: Any) -> int | None:
-    """The axis that a Shape node reads; None if it reads several, or counts from the end."""
-    start, end = (shape.attributes[name].as_int() if name in shape.attributes else None for name in ("start", "end"))
-    return start if start is not None and end == start + 1 and start >= 0 else None
-
-
 def separate_pads(model: Any) -> Any:
-    """Names the axes of a Pad that a MaxPool reads.
+    """Names the axes of a Pad that a MaxPool reads, so that ONNX Runtime leaves it where it is (`pad_fusion.cc`).
 
-    Before: a Pad of all axes fills with zeros, and a MaxPool reads it. ONNX Runtime 1.31 moves such padding into the
-    MaxPool, whose own padding is the lowest number: where all elements are negative, the largest is not 0 any more.
-    After: the Pad has its axes as an input, so ONNX Runtime leaves it where it is (`pad_fusion.cc`). The graph computes
-    the same.
+    ONNX Runtime 1.31 moves a Pad of all axes with zeros into the MaxPool, whose own padding is the lowest number: where
+    all elements are negative, the largest is not 0 any more.
     """
-    for node in [node for node in model.graph if is_operator(node, "MaxPool")]:
-        pad = producer(first_input(producer(node.inputs[0], "Cast")) or node.inputs[0], "Pad")
-        sizes = integers(pad.inputs[1]) if pad is not None and len(pad.inputs) <= 3 else None  # noqa: PLR2004 - no axes
+    for node in [node for node in model.graph if nodes.is_operator(node, "MaxPool")]:
+        pad = nodes.producer(nodes.first_input(nodes.producer(node.inputs[0], "Cast")) or node.inputs[0], "Pad")
+        sizes = nodes.integers(pad.inputs[1]) if pad is not None and len(pad.inputs) <= 3 else None  # noqa: PLR2004 - no axes
         if sizes and any(sizes):
             rank = len(sizes) // 2
             axes = [axis for axis in range(rank) if sizes[axis] or sizes[rank + axis]]
             ends = [sizes[start + axis] for start in (0, rank) for axis in axes]
             pad.resize_inputs(4)
-            pad.replace_input_with(1, int_constant(model.graph, *ends))
-            pad.replace_input_with(3, int_constant(model.graph, *axes))
+            pad.replace_input_with(1, nodes.int_constant(model.graph, *ends))
+            pad.replace_input_with(3, nodes.int_constant(model.graph, *axes))
     return model
 
 
@@ -180,12 +156,7 @@ WIDER: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def widen_integers(model: Any) -> Any:
-    """Computes integers in a wider dtype where their own has no operator.
-
-    Before: an operator reads and gives integers of any dtype.
-    After: where the dtype is in WIDER, its inputs are cast to the wider one, and its results back. The graph computes
-    the same.
-    """
+    """Casts the inputs of an operator of integers to the dtype of WIDER where theirs has none, and its results back."""
     for node in list(model.graph):
         lacking = WIDER.get(node.op_type, {}) if node.domain == "" else {}
         for name in sorted(set(map(_dtype_name, _operands(node))) & lacking.keys()):
@@ -200,13 +171,14 @@ def _widened(node: Any, name: str, wider: str) -> Any:
     def is_narrow(value: Any) -> bool:
         return _dtype_name(value) == name
 
-    operands = [_cast(node, value, DataType[wider]) if is_narrow(value) else value for value in _operands(node)]
+    dtype = DataType[wider]
+    operands = [nodes.cast_value(node, value, dtype) if is_narrow(value) else value for value in _operands(node)]
     inputs = [*node.inputs[: -len(operands)], *operands]
-    outputs = [(DataType[wider] if is_narrow(value) else value, value.shape) for value in node.outputs]
-    wide = insert_node(node, node.op_type, inputs, outputs)
+    outputs = [(dtype if is_narrow(value) else value, value.shape) for value in node.outputs]
+    wide = nodes.insert_node(node, node.op_type, inputs, outputs)
     wide.attributes.update(node.attributes)
     for old, new in zip(node.outputs, wide.outputs, strict=True):
-        replace_value(old, _cast(node, new, DataType[name]) if is_narrow(old) else new)
+        nodes.replace_value(old, nodes.cast_value(node, new, DataType[name]) if is_narrow(old) else new)
     node.graph.remove(node, safe=True)
     return wide
 
@@ -216,42 +188,29 @@ def _operands(node: Any) -> Any:
     return node.inputs[1:] if node.op_type == "Where" else node.inputs
 
 
-def _cast(before: Any, value: Any, dtype: Any) -> Any:
-    return insert_value(before, "Cast", [value], dtype, value.shape, to=dtype)
-
-
 def _dtype_name(value: Any) -> str:
     """The name of the dtype of a value; empty if it is not known."""
     return "" if value is None or value.dtype is None else str(value.dtype.name)
 
 
-ATTENTION_OPSET = 23
-"""The opset that brings Attention, RMSNormalization and RotaryEmbedding."""
-
 SINCE: Mapping[str, int] = MappingProxyType(
-    {
-        **dict.fromkeys(("Attention", "RMSNormalization", "RotaryEmbedding"), ATTENTION_OPSET),
-        "Gelu": 20,
-        "LayerNormalization": 17,
-    }
+    {"Attention": 23, "RMSNormalization": 23, "RotaryEmbedding": 23, "Gelu": 20, "LayerNormalization": 17}
 )
 """A fused operator -> the opset that brings it."""
 
+ATTENTION_OPSET = SINCE["Attention"]
+
 
 def convert_opset(model: Any, opset: int) -> Any:
-    """Converts a graph to an opset.
+    """Converts a graph to an opset; CaptureFailed if that fails.
 
-    Before: the graph has the opset of torch's translation.
-    After: it computes the same with operators of `opset`.
-
-    CaptureFailed if the graph cannot be converted. The converter of onnx itself is not a substitute: it leaves the
-    graph as it is, without an error, where it fails.
+    The converter of onnx is no substitute: it leaves the graph as it is, without an error, where it fails.
     """
     from onnxscript.version_converter import convert_version
 
     for node in model.graph:  # torch writes a graph without operators, an input that is an output, without a version
         node.version = node.version or model.opset_imports.get("", opset)
     if model.opset_imports.get("") != opset:
-        with pass_errors(f"the conversion to opset {opset}"):
+        with nodes.pass_errors(f"the conversion to opset {opset}"):
             convert_version(model, opset, fallback=False)
     return model

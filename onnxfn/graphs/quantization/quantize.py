@@ -12,7 +12,6 @@ from attrs import evolve
 from onnxfn.graphs.nodes.nodes import DOMAIN, compute_by, import_domain, is_operator, shape_of
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.graphs.quantization.quantized_operators import (
-    MATRIX_RANK,
     REPLACEMENTS,
     Read,
     StoredWeight,
@@ -21,16 +20,16 @@ from onnxfn.graphs.quantization.quantized_operators import (
 )
 from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.quantization import WeightRule, rule_for
+from onnxfn.specs.quantization import DYNAMIC, INTEGERS, STATIC, WeightRule, rule_for
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
 from onnxfn.weights.packed.stored_blocks import ROLES, bits_of, block_size, blocks_tensor, scale_dtype, stored_weight
-from onnxfn.weights.quantized import quantized_shape, roles
+from onnxfn.weights.quantized import MATRIX_RANK, conv_rule, quantized_shape, roles
 
 NotQuantized = tuple[tuple[str, str], ...]
 """`(name, reason)` of each weight that a rule selects but that is not quantized."""
 
 COMPUTED_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"blocks": ("FLOAT", "FLOAT16"), "dynamic": ("FLOAT",), "nf4": ("FLOAT", "FLOAT16")}
+    {"blocks": ("FLOAT", "FLOAT16"), DYNAMIC: ("FLOAT",), STATIC: ("FLOAT",), "nf4": ("FLOAT", "FLOAT16")}
 )
 """The kind of a rule -> the dtypes that the kernels of ONNX Runtime compute in on a CPU."""
 
@@ -41,11 +40,10 @@ Names = Mapping[str, Sequence[str]]
 def quantize_weights(
     model: Any, rules: Sequence[WeightRule], names: Names = MappingProxyType({})
 ) -> tuple[Any, NotQuantized]:
-    """Quantizes the weights that rules select.
+    """Quantizes the weights that rules select; also returns the selected ones that are not, with the reasons.
 
-    Before: a finished graph, whose parameters are slots without values.
-    After: the selected weights are quantized slots, and other operators read them. The second result has the selected
-    weights that are not quantized, with the reasons. No weight is read.
+    Before: a finished graph, whose parameters are slots without values. After: the selected weights are quantized
+    slots, and other operators read them. No weight is read.
     """
     from onnx_ir.passes import common
 
@@ -86,7 +84,7 @@ def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
 def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -> None:
     """Replaces a weight by its codes, and the nodes that read it."""
     if any(read.operator == "Conv" for read in reads):
-        rule = evolve(rule, per_channel=False)  # the kernel of ConvInteger has one zero point
+        rule = conv_rule(rule)
     slot, shape = _stored(value, reads, rule)
     tensors = add_quantized_slots(graph, value, slot, rule, shape)
     weight = with_cast_scales(StoredWeight(graph, rule, shape, tensors, value.dtype), reads)
@@ -101,20 +99,18 @@ def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -
 def _stored(value: Any, reads: Sequence[Read], rule: WeightRule) -> tuple[Slot, tuple[int, ...]]:
     """The slot and the shape of a weight with its axes in the order in which the rule stores them."""
     slot: Slot = value.meta[SLOT]
-    if reads[0].operator == "Conv" or reads[0].rows_first != (rule.kind == "dynamic"):
+    if reads[0].operator == "Conv" or reads[0].rows_first != (rule.kind in INTEGERS):
         return slot, tuple(value.shape)
     perm = (slot.perm or (0, 1))[::-1]
     return evolve(slot, perm=() if perm == (0, 1) else perm), tuple(value.shape)[::-1]  # type: ignore[arg-type]
 
 
 def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
-    """Lets products read quantized weights as a checkpoint stores them.
+    """Lets products read quantized weights as a checkpoint stores them; also returns the names of these weights.
 
     Before: all slots are bound to float tensors; parameters that were dequantized have the quantized weight.
     After: where only products read such a parameter, they are MatMulNBits on its integers, scales and zero points,
-    whose values are bit-equal to the float tensor. The second result has the names of these parameters.
-
-    InvalidSpec if the dtype of the graph cannot hold the scales.
+    bit-equal to the float tensor. InvalidSpec if the dtype of the graph cannot hold the scales.
     """
     names: list[str] = []
     for value in list(model.graph.initializers.values()):

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 from onnxfn.graphs.nodes.nodes import (
     DOMAIN,
     attribute,
+    cast_value,
     constant,
     filled_constant,
     insert_node,
@@ -23,6 +24,7 @@ from onnxfn.graphs.nodes.nodes import (
 )
 from onnxfn.specs.quantization import ReadingOperator, WeightRule
 from onnxfn.weights.onnxruntime_kernels import NF4
+from onnxfn.weights.quantized import MATRIX_RANK, channel_axis
 
 BYTE = 8
 """The bits of the type that holds codes."""
@@ -30,10 +32,9 @@ BYTE = 8
 
 @frozen(eq=False)
 class StoredWeight:
-    """A quantized weight in a graph: the outer one, which holds its initializers.
+    """A quantized weight in the outer graph; `dtype` is the one that its operators compute in.
 
-    `shape`: `[rows, columns]` for blocks. `tensors`: the values that hold its codes, scales and zero points. `dtype`:
-    the one that the operators compute in.
+    `shape`: `[rows, columns]` for blocks. `tensors`: the values that hold its codes, scales and zero points.
     """
 
     graph: Any
@@ -54,8 +55,7 @@ def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeigh
     # ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at
     # each run. So the Cast comes right before the first node that reads the weight: few scales are in memory at once.
     first = nodes[0] if len(nodes) == 1 else next(node for node in weight.graph if node in nodes)
-    cast = insert_value(first, "Cast", [scales], weight.dtype, shape_of(scales), to=weight.dtype.value)
-    return evolve(weight, tensors={**weight.tensors, "scales": cast})
+    return evolve(weight, tensors={**weight.tensors, "scales": cast_value(first, scales, weight.dtype)})
 
 
 def _matmul_of_blocks(weight: StoredWeight, node: Any) -> None:
@@ -79,6 +79,23 @@ def _conv_of_integers(weight: StoredWeight, node: Any) -> None:
     _finish(node, product, bias)
 
 
+def _matmul_of_dequantized(weight: StoredWeight, node: Any) -> None:
+    inputs = [node.inputs[0], _dequantized(weight, node)]
+    _finish_product(node, insert_value(node, "MatMul", inputs, *_like(node)))
+
+
+def _conv_of_dequantized(weight: StoredWeight, node: Any) -> None:
+    attributes = {key: each.value for key, each in node.attributes.items()}
+    inputs = [node.inputs[0], _dequantized(weight, node), *node.inputs[2:]]
+    _finish(node, insert_value(node, "Conv", inputs, *_like(node), **attributes))
+
+
+def _dequantized(weight: StoredWeight, node: Any) -> Any:
+    """The floats of a weight, before a node. Each reader has its own: ONNX Runtime fuses the two."""
+    axis = channel_axis(weight.rule, len(weight.shape))
+    return insert_value(node, "DequantizeLinear", [*weight.tensors.values()], weight.dtype, weight.shape, axis=axis)
+
+
 def _integer_product(weight: StoredWeight, node: Any, operator: str, **attributes: Any) -> Any:
     """The scaled product of a quantized input and of a weight of integers."""
     import onnx_ir
@@ -87,7 +104,7 @@ def _integer_product(weight: StoredWeight, node: Any, operator: str, **attribute
     quantized, scale, zero_point = _quantized_input(node.inputs[0], node)
     inputs = [quantized, tensors["codes"], zero_point, tensors["zero_points"]]
     product = insert_value(node, operator, inputs, onnx_ir.DataType.INT32, output.shape, **attributes)
-    cast = insert_value(node, "Cast", [product], *_like(node), to=onnx_ir.DataType.FLOAT.value)
+    cast = cast_value(node, product, onnx_ir.DataType.FLOAT)
     factor = insert_value(node, "Mul", [scale, tensors["scales"]], output, shape_of(tensors["scales"]))
     return insert_value(node, "Mul", [cast, factor], *_like(node))
 
@@ -233,13 +250,12 @@ REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = Ma
             node, _integer_product(weight, node, "MatMulInteger")
         ),
         ("dynamic", "Conv"): _conv_of_integers,
+        ("static", "MatMul"): _matmul_of_dequantized,
+        ("static", "Conv"): _conv_of_dequantized,
         ("nf4", "MatMul"): _matmul_of_blocks,
     }
 )
 """The kind of a rule, and the operator that reads the weight -> the function that replaces the node."""
-
-
-MATRIX_RANK = 2
 
 
 @frozen(eq=False)

@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
+from types import MappingProxyType
 from typing import Any, cast
 
 from attrs import frozen
 
 from onnxfn.graphs.nodes.slots import Slot, float_view, parameter_view
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.quantization import WeightRule
+from onnxfn.specs.quantization import INTEGERS, STATIC, WeightRule
 from onnxfn.specs.stored.reports import GraphSize
 from onnxfn.weights.calibrated import InputErrors
-from onnxfn.weights.quantized import MATRIX_RANK, QuantizedWeight, Role, quantized, quantized_shape, roles
+from onnxfn.weights.quantized import MATRIX_RANK, QuantizedWeight, Role, has_signs, quantized, quantized_shape, roles
 
 QUANTIZED = "onnxfn.quantized"
 """The key of the `QuantizedSlot` in the `meta` of an initializer."""
 
+ENDINGS: Mapping[Role, str] = MappingProxyType(
+    {"codes": "_quantized", "scales": "_scale", "zero_points": "_zero_point"}
+)
+"""How the names of the tensors of a weight in QDQ form end: tools of ONNX Runtime look for these."""
+
 
 @frozen
 class QuantizedSlot:
-    """The codes, the scales or the zero points of a weight: its `role` says which.
+    """The codes, the scales or the zero points of a weight, by its `role`.
 
-    The slot and the shape have the axes of the parameter in the order that its rule reads: `[rows, columns]` for
-    blocks, the order of the operator for `"dynamic"`.
+    Slot and shape have the axes in the order of the rule: `[rows, columns]` for blocks, of the operator for INTEGERS.
     """
 
     name: str
@@ -47,7 +52,8 @@ def add_quantized_slots(graph: Any, value: Any, slot: Slot, rule: WeightRule, sh
     initializers: dict[str, Any] = {}
     for role in roles(rule):
         dtype, sizes = _dtype(rule, role, value.dtype), quantized_shape(rule, role, shape)
-        new = onnx_ir.val(f"{value.name}.{role}", dtype, sizes)
+        ending = ENDINGS[role] if rule.kind == STATIC else f".{role}"
+        new = onnx_ir.val(f"{value.name}{ending}", dtype, sizes)
         new.meta[QUANTIZED] = QuantizedSlot(str(value.name), slot, rule, role, shape)
         graph.initializers.add(new)
         initializers[role] = new
@@ -60,19 +66,16 @@ def _dtype(rule: WeightRule, role: Role, dtype: Any) -> Any:
 
     if role == "scales":
         return DataType.FLOAT16 if rule.kind == "blocks" else dtype
-    return DataType.INT8 if rule.kind == "dynamic" and rule.signed else DataType.UINT8
+    return DataType.INT8 if has_signs(rule) else DataType.UINT8
 
 
 def bind_quantized_weights(
     model: Any, tensors: Callable[[str], Any], errors_of: Callable[[Any], InputErrors | None] = lambda _: None
 ) -> Any:
-    """Binds the quantized slots of a graph to tensors.
+    """Binds the quantized slots of a graph to tensors: `tensors` returns that of a parameter, of torch or of numpy.
 
-    Before: quantized slots have no values.
-    After: they have values that are computed from the tensors of their parameters when they are written.
-
-    `tensors` returns that of a parameter, of torch or of numpy; `errors_of` what its calibrated codes follow from.
-    CaptureFailed if a tensor has another shape than the graph.
+    Before: slots have no values. After: their values are computed when they are written. `errors_of`: what the
+    calibrated codes of a tensor follow from. CaptureFailed if a tensor has another shape than the graph.
     """
     weights: dict[str, Callable[[Role, Any, Sequence[int]], Any]] = {}
     for value in model.graph.initializers.values():
@@ -93,7 +96,7 @@ def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any], errors_of: Calla
     view = parameter_view(tensor, slot.slot.perm, slot.name)
     if tuple(view.shape) != slot.shape:
         raise CaptureFailed(f"parameter {slot.name} is {list(view.shape)}, but the graph reads {list(slot.shape)}")
-    if slot.rule.kind == "dynamic":
+    if slot.rule.kind in INTEGERS:
         view = float_view(view, onnx_ir.DataType.FLOAT)
     if not slot.rule.calibrated or len(slot.shape) != MATRIX_RANK:
         return QuantizedWeight(slot.name, view, slot.rule)

@@ -22,8 +22,7 @@ Sizes = Sequence[Any]
 def memory_order(tensor: Any) -> tuple[int, ...] | None:
     """The axes of a dense tensor, from the one with the largest stride on; None if it is not seen to be dense.
 
-    A tensor that was transposed to channels last has `(0, 2, 3, 1)`. An axis of size 1 keeps its place in the shape, in
-    which it means nothing.
+    A tensor that was transposed to channels last has `(0, 2, 3, 1)`. An axis of size 1 keeps its place in the shape.
     """
     strides = dict(enumerate(map(stride_factors, tensor.stride())))
     step, inner = ONE, []
@@ -82,15 +81,7 @@ def _left(sizes: Sizes, known: Sizes) -> Any:
     left = product(sizes).without(product(known))
     if left is None or not left.powers:
         return None if left is None else left.number
-    others = [factors(size).powers for size in known if factors(size).powers]
-    symbolic = [size for size in sizes if factors(size).powers]
-    for other in others:
-        equal = next((index for index, size in enumerate(symbolic) if factors(size).powers == other), None)
-        if equal is None:
-            return prod(sizes) // prod(known)  # by factors, see `size_factors.py`
-        del symbolic[equal]
-    number = prod(factors(size).number for size in symbolic)
-    return None if left.number % number else prod(symbolic, start=left.number // number)
+    return prod(sizes) // prod(known)  # by factors, see `size_factors.py`
 
 
 def _groups(old: Sizes, new: Sizes) -> list[tuple[range, range]] | None:
@@ -149,12 +140,7 @@ def elementwise_rules() -> Mapping[Any, Rule]:
     rules = {getattr(aten, name).default: _like_floats for name in ELEMENTWISE.split()}
     pairs = (aten.add, aten.sub, aten.mul, aten.div)
     rules.update(dict.fromkeys((pair.Tensor for pair in pairs), _like_both))
-    return {
-        **rules,
-        aten.clone.default: _cloned,
-        aten.convolution.default: _convolved_by,
-        aten._scaled_dot_product_flash_attention_for_cpu.default: _attended,
-    }
+    return {**rules, aten._scaled_dot_product_flash_attention_for_cpu.default: _attended}
 
 
 def composite_rules() -> Mapping[Any, Rule]:
@@ -167,12 +153,8 @@ def composite_rules() -> Mapping[Any, Rule]:
         aten.layer_norm.default: _layer_normed,
         aten.batch_norm.default: _batch_normed,
         aten.dropout.default: lambda tensor, _, trains: None if trains else tensor,
-        aten.conv1d.default: _convolved,
-        aten.conv2d.default: _convolved,
-        aten.upsample_bilinear2d.vec: _interpolated,
-        aten.upsample_bicubic2d.vec: _interpolated,
-        aten.upsample_nearest2d.vec: _interpolated,
-        aten.matmul.default: _multiplied,
+        **dict.fromkeys((aten.conv1d.default, aten.conv2d.default), _convolved),
+        **{getattr(aten, f"upsample_{kind}2d").vec: _interpolated for kind in ("bilinear", "bicubic", "nearest")},
         aten.reshape.default: viewed,
     }
 
@@ -225,14 +207,6 @@ def _like_both(first: Any, second: Any, **_: Any) -> Any:
     return _like_floats(second) if contiguous else None
 
 
-def _cloned(tensor: Any, *, memory_format: Any = None) -> Any:
-    """The layout of a dense tensor, which its copy has unless another one is asked for."""
-    import torch
-
-    keeps = memory_format in (None, torch.preserve_format) and memory_order(tensor) is not None
-    return _new(tensor, tensor.shape, tensor.stride()) if keeps else None
-
-
 def _kind(tensor: Any) -> tuple[Any, Any]:
     return tensor.dtype, tensor.device
 
@@ -276,13 +250,6 @@ def _convolved(
     return _new(tensor, sizes, strides_in_order(sizes, order))
 
 
-def _convolved_by(
-    tensor: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, turned: Any, _: Any, groups: int
-) -> Any:
-    """A convolution with its padding in numbers, as torch writes one with `padding="valid"`."""
-    return None if turned else _convolved(tensor, weight, bias, stride, padding, dilation, groups)
-
-
 def _attended(query: Any, *_: Any, **__: Any) -> Any:
     """The layout of dense queries, and a number for each query in each head, heads last in memory."""
     attended = _like_floats(query) if query.element_size() >= 4 else None  # noqa: PLR2004 - the numbers are float32 at least
@@ -297,15 +264,6 @@ def _interpolated(image: Any, output_size: Sequence[Any] | None, *options: Any) 
     order = CHANNELS_LAST if torch_name("memory_format")(image) is torch.channels_last else _in_order(image)
     sizes = (*image.shape[:2], *torch_name("interpolated_size")(image.shape, output_size, options[-1]))
     return _new(image, sizes, strides_in_order(sizes, order))
-
-
-def _multiplied(first: Any, second: Any) -> Any:
-    """Products of matrices in batches of equal sizes."""
-    dimensions = first.dim()
-    if dimensions < 3 or second.dim() != dimensions or _kind(first) != _kind(second):  # noqa: PLR2004 - of a batch
-        return None
-    fits = _equal(first.shape[:-2], second.shape[:-2]) and _equal(first.shape[-1:], second.shape[-2:-1])
-    return _contiguous(first, (*first.shape[:-1], second.shape[-1])) if fits else None
 
 
 def viewed(tensor: Any, shape: Sequence[Any]) -> Any:

@@ -66,13 +66,7 @@ def formula_of(factors: Factors) -> Any:
 
 @lru_cache(4096)
 def factors_of(formula: Any) -> Factors:
-    """The factors of a formula. sympy keeps 2*(x + 1) as 2*x + 2, so the number is taken out of each sum.
-
-    >>> import sympy
-    >>> x = sympy.Symbol("x", integer=True)
-    >>> factors_of((2 * x + 2) * 3) == factors_of(6 * (x + 1))
-    True
-    """
+    """The factors of a formula. sympy keeps 2*(x + 1) as 2*x + 2, so the number is taken out of each sum."""
     number, powers = 1, Counter[Any]()
     for factor in formula.as_ordered_factors() if formula.is_Mul else (formula,):
         base, power = factor.as_base_exp() if factor.is_Pow and factor.exp.is_Integer else (factor, 1)

@@ -1,11 +1,9 @@
 """Graphs of equal models on disk: the folder of the cache, and the graphs in it.
 
-A file starts with a digest of its name and its content. The digest protects from damage: lost bits, a cut file, a file
-under the name of another. It does not protect from a person who can write the file: that person can write the digest,
-too. Therefore a cache belongs to one user. The folder is created with mode 0700 and its files with 0600. On POSIX a
-file is read only if this user owns it and no other user may write it, and links are not followed. Users who share a
-folder do not read each other's files. On a file system that shows every file as writable by all (FAT, some network
-drives) nothing is read, and every model is traced.
+A file starts with a digest of its name and its content. It protects from damage, not from a person who can write the
+file. Therefore a cache belongs to one user: its folder has mode 0700, its files 0600. On POSIX a file is read only if
+this user owns it and no other may write it, and links are not followed. On a file system that shows every file as
+writable by all (FAT, some network drives) nothing is read, and every model is traced.
 """
 
 from __future__ import annotations
@@ -55,21 +53,13 @@ def default_cache_folder() -> Path:
 
 
 def cache_entries(folder: Path) -> tuple[CacheEntry, ...]:
-    """The files that onnxfn wrote into a cache folder, of every version of onnxfn, the most recently used first.
-
-    >>> cache_entries(Path("no such folder"))
-    ()
-    """
+    """The files that any version of onnxfn wrote into a cache folder, the most recently used first."""
     entries = filter(None, map(_entry, folder.glob("*")))
     return tuple(sorted(entries, key=lambda entry: (entry.used, entry.path), reverse=True))
 
 
 def clear_cache(folder: Path) -> tuple[CacheEntry, ...]:
-    """Deletes the files that onnxfn wrote into a cache folder; returns those that it deleted. Other files stay.
-
-    >>> clear_cache(Path("no such folder"))
-    ()
-    """
+    """Deletes the files that onnxfn wrote into a cache folder; returns those that it deleted. Other files stay."""
     entries = cache_entries(folder)
     for entry in entries:
         delete_file(entry.path)
@@ -172,11 +162,7 @@ NOTE = "onnxfn.template"
 
 
 def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_bytes: int = MAX_CACHE_BYTES) -> None:
-    """Writes a graph whose parameters are slots; does nothing without a folder or a name.
-
-    The file appears whole or not at all, and a full disk is not an error. The least recently used files of the folder
-    are deleted while it has more than `max_bytes` bytes.
-    """
+    """Writes a graph whose parameters are slots, as `write_file` does; does nothing without a folder or a name."""
     import onnx_ir
 
     if folder is None or name is None:
@@ -195,10 +181,7 @@ def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_
 
 
 def load_template(folder: Path | None, name: str | None) -> BuiltGraph | None:
-    """The graph saved under a name, with slots for parameters; None if there is no readable file.
-
-    An error of any type for a file that is not a template of this version.
-    """
+    """The graph saved under a name; None without a readable file. Any error for a template of another version."""
     import onnx
     import onnx_ir
 

@@ -206,9 +206,8 @@ SCATTERS: Mapping[str, str] = MappingProxyType(
 def write_out_of_place(graph: Any, node: Any) -> bool:
     """Replaces a node that writes into its first argument; returns whether it could.
 
-    It can under three conditions. The memory is that of an intermediate result, not of an input or a weight. Of the
-    views of this memory, only the written view and those that it is a view of are read after the write. The new tensor
-    has the shape and the dtype of the old one.
+    It can if the memory is that of an intermediate result; of the views of it, only the written one and those that it
+    is a view of are read after the write; and the new tensor has the shape and the dtype of the old one.
     """
     operator, views = _out_of_place(node), _views(node.args[0])
     order = {other: index for index, other in enumerate(graph.nodes)}
@@ -294,13 +293,8 @@ def _scattered(graph: Any, view: Any, source: Any, new: Any) -> Any:
     return scattered
 
 
-ASSERTIONS = frozenset(
-    {
-        *("aten::_assert_async", "aten::_assert_async.msg", "aten::_assert_scalar", "aten::_assert_tensor_metadata"),
-        *("aten::sym_constrain_range", "aten::sym_constrain_range_for_size"),
-    }
-)
-"""Operators that only check their inputs: they are removed."""
+ASSERTIONS = ("aten::_assert_", "aten::sym_constrain_range")
+"""The beginnings of the names of operators that only check their inputs: they are removed."""
 
 IDENTITIES = frozenset({"aten::alias", "aten::detach", "aten::detach_", "aten::lift_fresh_copy"})
 """Operators that return their input: it is read instead."""
@@ -381,7 +375,7 @@ def _rewrite(graph: Any, node: Any) -> None:
     import torch
 
     name = operator_name(node)
-    if name in ASSERTIONS:
+    if name.startswith(ASSERTIONS):
         graph.erase_node(node)
     elif name in IDENTITIES:
         _replace(graph, node, node.args[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import onnx_ir
@@ -64,8 +65,8 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
         aten.masked_select.default: _masked_select,
         aten.median.default: lambda tensor: _median(_flat(tensor), 0)[0],
         aten.median.dim: _median,
-        aten.nanmedian.default: lambda tensor: _nanmedian(_flat(tensor), 0)[0],
-        aten.nanmedian.dim: _nanmedian,
+        aten.nanmedian.default: lambda tensor: _median(_flat(tensor), 0, without_nan=True)[0],
+        aten.nanmedian.dim: partial(_median, without_nan=True),
         aten.put.default: _put,
         aten.scatter_reduce.two: _scatter_reduce,
         aten.searchsorted.Tensor: _searchsorted,
@@ -164,12 +165,9 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
     `real`: those of real tensors, for operators that torch's table has for real tensors alone.
     """
     aten = torch.ops.aten
-    moving = [getattr(getattr(aten, name.partition(".")[0]), name.partition(".")[2]) for name in MOVING]
+    moving = {each: each._schema.name.replace("::", "_") for each in attrgetter(*MOVING)(aten)}
     return {
-        **{
-            each: _beside_parts(each, real.get(each) or getattr(core, each._schema.name.replace("::", "_")))
-            for each in moving
-        },
+        **{each: _beside_parts(each, real.get(each) or getattr(core, name)) for each, name in moving.items()},
         aten._fft_c2r.default: _real_signal,
         torch.ops.prims.convert_element_type.default: _converted,
         aten._to_copy.default: lambda tensor, dtype=None, **_: _converted(tensor, dtype),
@@ -255,27 +253,22 @@ def _is_real_number(value: Any) -> bool:
     return not isinstance(value, complex) and shape is not None and len(shape) == 0
 
 
-def _median(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
-    """The lower median along an axis, and its index; NaN where an element is NaN, and the index of the first NaN."""
+def _median(tensor: Any, dim: int, keepdim: bool = False, *, without_nan: bool = False) -> Sequence[Any]:
+    """The lower median along an axis, and its index; NaN where an element is NaN, and the index of the first NaN.
+
+    `without_nan`: that of the other elements; NaN where all are NaN.
+    """
     tensor, axis, result_axis = _along(tensor, dim)
-    middle = op.Div(op.Sub(size(tensor, axis), integers(1)), integers(2))
-    values, indices = _at_rank(tensor, axis, middle)
-    if tensor.dtype.is_floating_point():
-        is_nan = op.Cast(op.IsNaN(tensor), to=1)
-        has_nan = op.Cast(op.ReduceMax(is_nan, integers(axis), keepdims=1), to=9)
+    count, is_float = size(tensor, axis), tensor.dtype.is_floating_point()
+    is_nan = op.Cast(op.IsNaN(tensor), to=DataType.INT64) if is_float else None
+    if is_float and without_nan:
+        count = op.Max(op.Sub(count, op.ReduceSum(is_nan, integers(axis), keepdims=1)), integers(1))
+    values, indices = _at_rank(tensor, axis, op.Div(op.Sub(count, integers(1)), integers(2)))
+    if is_float and not without_nan:
+        has_nan = op.Cast(op.ReduceMax(is_nan, integers(axis), keepdims=1), to=DataType.BOOL)
         indices = op.Where(has_nan, op.ArgMax(is_nan, axis=axis, keepdims=1), indices)
         values = op.GatherElements(tensor, indices, axis=axis)
     return _reduced((values, indices), result_axis, keepdim=keepdim)
-
-
-def _nanmedian(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
-    """The lower median of the elements along an axis without NaN, and its index; NaN where all are NaN."""
-    tensor, axis, result_axis = _along(tensor, dim)
-    if not tensor.dtype.is_floating_point():
-        return _median(tensor, dim, keepdim)
-    numbers = op.ReduceSum(op.Cast(op.Not(op.IsNaN(tensor)), to=7), integers(axis), keepdims=1)
-    middle = op.Div(op.Max(op.Sub(numbers, integers(1)), integers(0)), integers(2))
-    return _reduced(_at_rank(tensor, axis, middle), result_axis, keepdim=keepdim)
 
 
 def _kthvalue(tensor: Any, k: Any, dim: int = -1, keepdim: bool = False) -> Sequence[Any]:
@@ -414,21 +407,11 @@ def running(step: Step, states: Sequence[Any], tensors: Sequence[Any], axis: int
     )
     recorder: Any = evaluator.default()
     body = _body(step, state_inputs, elements, prefix)
-    counts = len(states), len(tensors)
-    scan = onnx_ir.Node(
-        "",
-        "Scan",
-        [*states, *tensors],
-        [
-            onnx_ir.AttrGraph("body", body),
-            onnx_ir.AttrInt64("num_scan_inputs", counts[1]),
-            onnx_ir.AttrInt64s("scan_input_axes", [axis] * counts[1]),
-            onnx_ir.AttrInt64s("scan_output_axes", [axis] * counts[0]),
-        ],
-        num_outputs=2 * counts[0],
-    )
+    axes = {"scan_input_axes": [axis] * len(tensors), "scan_output_axes": [axis] * len(states)}
+    attributes = {"body": body, "num_scan_inputs": len(tensors), **axes}
+    scan = onnx_ir.node("Scan", [*states, *tensors], attributes, num_outputs=2 * len(states))
     recorder.nodes.append(scan)
-    return tuple(scan.outputs[counts[0] :])
+    return tuple(scan.outputs[len(states) :])
 
 
 def _body(step: Step, states: Sequence[Any], elements: Sequence[Any], prefix: str) -> Any:

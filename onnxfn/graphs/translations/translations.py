@@ -18,6 +18,7 @@ from onnxscript import opset18 as op
 from onnxscript import opset20
 from onnxscript.function_libs.torch_lib.ops import core, nn
 
+from onnxfn.graphs.passes.simplify import SINCE
 from onnxfn.graphs.translations.tensor_translations import (
     cast,
     counted,
@@ -29,14 +30,12 @@ from onnxfn.graphs.translations.tensor_translations import (
 )
 
 FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # of real numbers, without attributes
-GELU_OPSET = 20
-"""The opset that brings Gelu."""
 
 
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
     """Operator of torch -> a function that computes it on onnxscript values, for a graph of this opset."""
     aten = torch.ops.aten
-    gelu = {aten.gelu.default: opset20.Gelu} if opset >= GELU_OPSET else {}  # torch's table is for opset 18
+    gelu = {aten.gelu.default: opset20.Gelu} if opset >= SINCE["Gelu"] else {}  # torch's table is for opset 18
     return {
         **tensor_translations(),
         **gelu,

@@ -7,8 +7,7 @@ equal. It raises InvalidSpec if what lies to the left is for a task already, and
 would have no effect. One grouping may raise where the other does not: if `c` chooses the task, `compose(b, c)` is
 allowed although `compose(a, b)` is not.
 
-A source is a name, a dotted path (`text_config.hidden_size`), a formula (`hidden_size // num_attention_heads`, see
-config_values.py), or a getter, which a formula stands for: `either`, `quotient` and the like return a `Getter` record.
+A source is a name, a dotted path, a formula (see config_values.py), or a getter, which a formula stands for.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ def _refuse_late_tasks(specs: Sequence[ExportSpec]) -> None:
     for position, spec in enumerate(specs):
         if task is not None and spec.task is None and spec.tasks:
             left = group(*specs[:position])
-            known = {overlay.name: overlay for overlay in left.tasks}
-            late = next((overlay.name for overlay in spec.tasks if overlay != known.get(overlay.name)), None)
+            late = next((overlay.name for overlay in spec.tasks if overlay not in left.tasks), None)
             if late is not None:
                 raise InvalidSpec(
                     f"{left.name or 'this spec'} is for {task} already, so what is composed onto its task {late!r} "

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -65,8 +65,6 @@ def parsed(text: str) -> Source:
 
     >>> print(parsed("head_dim or hidden_size // num_attention_heads"))
     either(head_dim, quotient(hidden_size, num_attention_heads))
-    >>> parsed("vision_config.image_size")
-    'vision_config.image_size'
     """
     if all(part.isidentifier() for part in text.split(".")):
         return text
@@ -105,11 +103,8 @@ def _source(node: ast.expr) -> Source:
     return Getter(function, arguments)
 
 
-LARGEST_BITS = 64
-"""Bits of the largest number that a getter computes as a power."""
-
-MOST_LAYERS = 10_000
-"""The largest number of layers of a model."""
+LARGEST_BITS, MOST_LAYERS = 64, 10_000
+"""The bits of the largest power, and the most layers of a model: a stranger's spec may ask for more."""
 
 Snapshot = Mapping[str, Any]
 """A configuration as a plain dict."""
@@ -122,11 +117,7 @@ Reader = Callable[[Source], Any]
 
 
 def snapshot(config: Any) -> Snapshot:
-    """A configuration as a plain dict that also has the names of transformers' `attribute_map`.
-
-    `config` is a mapping, an object with `to_dict`, or a model whose configuration is one of these; InvalidSpec for
-    anything else.
-    """
+    """A configuration, or that of a model, as a plain dict that also has the names of transformers' `attribute_map`."""
     for value in (config, config_of(config)):
         if isinstance(value, Mapping):
             return value
@@ -147,17 +138,19 @@ def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any
     """The value that a configuration has for a source: a name, a dotted path, a formula, or a getter.
 
     A name of the normalizer is replaced by its source, also inside a formula. A name inside its own source is a key of
-    the configuration. MissingValue if the configuration has no such value: the message has the path, the failed part of
-    it, and the existing keys there. UnknownName if a getter is not in `GETTERS`.
-
-    >>> from onnxfn.specs.algebra.compose import reads
-    >>> gpt = reads(heads="n_head", head_dim="n_embd // heads").normalizer
-    >>> read_config(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
-    16
+    the configuration. MissingValue if the configuration has no such value; UnknownName if `GETTERS` lacks a getter.
     """
     if config is UNKNOWN:
         return _value_without_config(source)
     return _source_value({read.name: read.source for read in normalizer.reads}, config, source)
+
+
+def value_or(normalizer: Normalizer, config: Snapshot, source: Source, default: Any) -> Any:
+    """The value that a configuration has for a source; the default if it has none."""
+    try:
+        return read_config(normalizer, config, source)
+    except MissingValue:
+        return default
 
 
 def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -> bool:
@@ -165,12 +158,8 @@ def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -
 
     MissingValue if the configuration is UNKNOWN.
     """
-    try:
-        return condition is None or bool(read_config(normalizer, config, condition))
-    except MissingValue:
-        if config is UNKNOWN:
-            raise
-        return False
+    read = read_config if config is UNKNOWN else partial(value_or, default=False)
+    return condition is None or bool(read(normalizer, config, condition))
 
 
 def _value_without_config(source: Source) -> Any:

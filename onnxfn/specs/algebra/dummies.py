@@ -83,9 +83,8 @@ def padded(side: Side) -> ExportSpec:
 def dummies(spec: AnySpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
     """The dummy of each input of a planned spec, or of one whose sizes and generators do not read the configuration.
 
-    `sizes` of dynamic axes replace those of the spec. `seed`: that of all random numbers. UnknownName for a size that
-    no input has, an axis without a size, or an unknown generator or function. InvalidSpec if a generator cannot make
-    the array.
+    `sizes` of dynamic axes replace those of the spec. UnknownName for a size that no input has, an axis without a size,
+    or an unknown generator or function. InvalidSpec if a generator cannot make the array.
     """
     all_sizes = known_sizes(spec, sizes)
     return {input_.name: dummy(spec, input_, all_sizes, seed=seed) for input_ in spec.inputs}
@@ -173,11 +172,7 @@ def planned_sizes(spec: AnySpec, axis_names: Iterable[str]) -> dict[str, int]:
 
 
 def graph_dtype(spec: AnySpec, kind: str) -> str:
-    """The dtype that tensors of a kind have in the graph of a spec.
-
-    >>> graph_dtype(ExportSpec(), "int"), graph_dtype(ExportSpec(), "float"), graph_dtype(ExportSpec(), "uint8")
-    ('int64', 'float32', 'uint8')
-    """
+    """The dtype that tensors of a kind have in the graph of a spec."""
     dtypes = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32"}
     return dtypes.get(kind, kind)
 

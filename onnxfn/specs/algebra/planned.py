@@ -12,6 +12,7 @@ from onnxfn.specs.axis_symbols import AxisFacts, graph_axes
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.named_records import Named, by_name
+from onnxfn.specs.quantization import Within
 from onnxfn.specs.record import record
 from onnxfn.specs.records import InputSpec, Link, OutputSpec, has_tensor, tensor_of
 from onnxfn.specs.results import printing
@@ -152,6 +153,23 @@ class WeightBytes:
 
 
 @record
+class ChosenBits:
+    """The bits that an export chose for weights of a part within a limit: its rules have them, one for each weight.
+
+    Attributes:
+        part: The stem of the ONNX file.
+        within: The limit.
+        kl: The KL divergence from PyTorch that the choice is predicted to have.
+        bytes: The bytes of the weights of the part that it is predicted to have.
+    """
+
+    part: str
+    within: Within
+    kl: float
+    bytes: int
+
+
+@record
 class LeftOut:
     """An argument of the model that a processor gives and that no graph of a plan takes.
 
@@ -179,12 +197,15 @@ class Plan:
         left_out: What the model could take, a processor gives, and no part takes. Known when the plan was made for a
             model, as `export` does; a plan that was made from a configuration alone has none.
         weight_bytes: The size of the weights of each part: in a dry run those of the model, else those of its graph.
-        remarks: What a client of the layout cannot load, one line each. Known when the plan was made for a layout.
+        chosen: What is predicted of bits that were chosen within a limit. Known after an export.
+        remarks: What a client of the layout cannot load, and which files are poor, one line each. The first are known
+            when the plan was made for a layout, the others after the check.
     """
 
     parts: Named[Part] = field(default=Named((), "part"), converter=by_name)
     left_out: Named[LeftOut] = field(default=Named((), "left out input"), converter=by_name)
     weight_bytes: tuple[WeightBytes, ...] = field(default=(), converter=as_tuple)
+    chosen: tuple[ChosenBits, ...] = field(default=(), converter=as_tuple)
     remarks: tuple[str, ...] = field(default=(), converter=as_tuple)
 
     def __getitem__(self, key: int | str) -> Part:
@@ -229,6 +250,6 @@ class Plan:
         return tuple(f"{part.name}.onnx" for part in self.parts)
 
     def __str__(self) -> str:
-        sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
+        sections = [*printing.weight_sections(self), *printing.chosen_sections(self), *printing.left_out_sections(self)]
         parts = [str(part) if is_first_variant(part, self) else _part_title(part) for part in self.parts]
         return "\n".join([*parts, *([printing.text("all parts", sections)] if sections else [])])

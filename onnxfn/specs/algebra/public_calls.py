@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from numbers import Integral, Real
 from os import PathLike
@@ -29,8 +29,8 @@ def newer_than_tried(installed: Mapping[str, str]) -> str:
 
     >>> newer_than_tried({"torch": "2.13.0", "transformers": "5.30.1"})
     'transformers 5.30.1 is installed; the newest that onnxfn was tried with is 5.24.0, which may be the cause'
-    >>> newer_than_tried({"torch": "2.15.0+cpu"})
-    ''
+    >>> newer_than_tried({"torch": "2.15.0+cpu"}), newer_than_tried({"transformers": "5.24"})
+    ('', '')
     """
     newer = {name: text for name, text in installed.items() if _numbers(text) > _numbers(NEWEST_TRIED[name])}
     if not newer:
@@ -57,22 +57,15 @@ def _imported() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version  # not needed unless there is an error
 
     versions = {}
-    for name in NEWEST_TRIED.keys() & sys.modules.keys():
-        try:
+    for name in sorted(NEWEST_TRIED.keys() & sys.modules.keys()):
+        with suppress(PackageNotFoundError):  # onnxruntime is also distributed under other names
             versions[name] = version(name)
-        except PackageNotFoundError:  # onnxruntime is also distributed under other names
-            continue
-    return dict(sorted(versions.items()))
+    return versions
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """The three numbers of a release.
-
-    >>> _numbers("2.13.0+cpu"), _numbers("5.25")
-    ((2, 13, 0), (5, 25, 0))
-    """
-    numbers = [int(number) for number in re.findall(r"\d+", text)[:3]]
-    return tuple(numbers + [0] * (3 - len(numbers)))
+def _numbers(text: str) -> list[int]:
+    """The numbers of a release, three at most; they compare as the releases do."""
+    return [int(number) for number in re.findall(r"\d+", text)[:3]]
 
 
 Parameters = ParamSpec("Parameters")
@@ -89,15 +82,9 @@ PACKAGE = __name__.partition(".")[0]
 def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Callable[Parameters, Result]:
     """A public function whose refusals are easy to read. It returns what `function` returns.
 
-    The traceback of an OnnxfnError ends at the call: the message says enough. Where another error comes from an
-    argument of a wrong type, InvalidSpec says which argument. So does it where a spec would hold such an argument. Any
-    error has a note if an imported package is newer than the newest that was tried. A function that is returned, such
-    as an edit without its spec, is public too.
-
-    >>> from onnxfn.specs.algebra.facts import loads
-    >>> public(loads)(3)
-    Traceback (most recent call last):
-    onnxfn.specs.errors.InvalidSpec: loader of loads is 3, of the type int; it must be str
+    The traceback of an OnnxfnError ends at the call. Where another error comes from an argument of a wrong type, or a
+    spec would hold one, InvalidSpec says which argument. Any error has a note if an imported package is newer than the
+    newest that was tried. A function that is returned, such as an edit without its spec, is public too.
     """
 
     @wraps(function)
@@ -122,10 +109,7 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
 
 
 def with_short_traceback(error: OnnxfnError) -> OnnxfnError:
-    """The error without the frames of this package, and with those of other packages in its cause alone.
-
-    A cause that is an error of onnxfn too is dropped: the message of the error has its words.
-    """
+    """The error without the frames of this package, and without a cause of onnxfn: the message has its words."""
     cause = error.__cause__
     if isinstance(cause, OnnxfnError):
         error.__cause__ = None

@@ -12,23 +12,20 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TARGET, always, case
 from onnxfn.specs.algebra.spec import Cache, ExportSpec, Overlay, Parts, Past
-from onnxfn.specs.axes import Axis, AxisMap, axis_map
+from onnxfn.specs.axes import axis_map, fix_sizes, names
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import over_past
 from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
 from onnxfn.specs.records import CacheRow, Edit, File, InputSpec
 
 BEHAVIORS = ("monolith", "encoder", "decoder")
-STEMS: Mapping[str, str] = MappingProxyType(
-    {"monolith": "model", "encoder": "encoder_model", "decoder": "decoder_model"}
-)
+ENCODER, DECODER = "encoder_model", "decoder_model"
+DECODER_WITH_PAST, MERGED_DECODER = "decoder_with_past_model", "decoder_model_merged"
+STEMS: Mapping[str, str] = MappingProxyType({"monolith": "model", "encoder": ENCODER, "decoder": DECODER})
 """Behavior -> the stem of its file, as Optimum names it."""
 
 PAST_TARGET = "batch_size past_decoder_sequence_length+decoder_sequence_length"
 """The axes of a mask over cached and new tokens of a decoder."""
-
-DECODER_WITH_PAST = "decoder_with_past_model"
-MERGED_DECODER = "decoder_model_merged"
 
 
 def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
@@ -142,18 +139,18 @@ def written_as(*files: File) -> ExportSpec:
 
 def encoder_and_decoder() -> ExportSpec:
     """A spec of two files, an encoder and a decoder without a cache."""
-    return written_as(_file("encoder_model", behavior="encoder"), _file("decoder_model", behavior="decoder"))
+    return written_as(_file(ENCODER, behavior="encoder"), _file(DECODER, behavior="decoder"))
 
 
 def decoder_with_past() -> ExportSpec:
     """A spec of a merged decoder, and of the two decoders that it replaces."""
     return written_as(
-        _file("decoder_model", behavior="decoder", past="outputs"),
+        _file(DECODER, behavior="decoder", past="outputs"),
         _file(DECODER_WITH_PAST, behavior="decoder", past="both"),
         File(
             MERGED_DECODER,
             edits=(Edit("merged_decoder"),),
-            replaces=("decoder_model", DECODER_WITH_PAST),
+            replaces=(DECODER, DECODER_WITH_PAST),
             filler=(Edit("cross_attention"),),
         ),
     )
@@ -212,8 +209,5 @@ def _over_past(tensor: InputSpec) -> InputSpec:
 
 def _emptied(row: CacheRow) -> CacheRow:
     """The row with every dynamic axis but the batch of length 0."""
-    axes = tuple(
-        Axis("0", "literal") if axis.kind == "dynamic" and axis.symbol != "batch_size" else axis
-        for axis in row.input_axes.axes
-    )
-    return evolve(row, input_axes=AxisMap(axes))
+    lengths = {*names(row.input_axes)} - {"batch_size"}
+    return evolve(row, input_axes=fix_sizes(row.input_axes, dict.fromkeys(lengths, 0)))

@@ -159,10 +159,9 @@ def cross_cache(
 def self_cache(
     *, heads: str, key: str, value: str, layers: Source = "decoder_num_layers", after: str = "input_ids"
 ) -> ExportSpec:
-    """A spec of the cache of a decoder that computes its cross-attention anew in each call: self-attention alone.
+    """A spec of a cache of self-attention alone, for a decoder that computes its cross-attention anew in each call.
 
-    For the arguments see `cross_cache`. Names do not say `decoder`, as a decoder without a cross-attention cache has
-    them.
+    For the arguments see `cross_cache`. Names do not say `decoder`.
     """
     both = cross_cache(heads=heads, key=key, value=value, layers=layers, after=after)
     rows = (
@@ -206,10 +205,7 @@ def with_past(spec: ExportSpec, direction: Past = "both") -> ExportSpec:
 
 
 def over_past(output: OutputSpec) -> OutputSpec:
-    """The output of a graph that takes a past: a trailing pair of axes `n n` becomes `n past_n+n`.
-
-    Attention weights have such a pair: each new token attends to cached and new tokens. Other outputs, and those whose
-    length is a formula, are returned unchanged.
+    """The output of a graph that takes a past: a trailing pair of axes `n n`, as of attention, becomes `n past_n+n`.
 
     >>> str(over_past(OutputSpec("attentions.0", "batch_size _ sequence_length sequence_length")).axes)
     '[batch_size, _, sequence_length, past_sequence_length + sequence_length]'
@@ -228,10 +224,7 @@ def _mask_over_past(tensor: Tensor) -> Tensor:
 
 
 def with_single_steps(spec: ExportSpec) -> ExportSpec:
-    """The spec with a check for models that PyTorch continues by one token at a time only.
-
-    Such a model starts every sequence with an empty state, and takes several tokens only then.
-    """
+    """The spec with a check for models that take several tokens only with an empty state, and then one at a time."""
     return compose(
         spec,
         generates("past_states", "constant"),

@@ -123,10 +123,7 @@ def _with_available(spec: ExportSpec, available: Available, name: str) -> Export
 
 
 def _available(spec: ExportSpec, encoder: AxisMap) -> Available:
-    """The extra outputs of a spec's model: an encoder-decoder, a decoder that reads an encoder's output, or any other.
-
-    `encoder` are the axes of the encoder's hidden states.
-    """
+    """The extra outputs of a spec's model. `encoder`: the axes of the hidden states of its encoder, if it has one."""
     inputs = {tensor.name for tensor in spec.inputs}
     target = axis_map(f"{TARGET} _")
     decoder = {

@@ -64,10 +64,7 @@ def with_inputs_embeds(spec: ExportSpec) -> ExportSpec:
 
 
 def embedding_lookup(spec: ExportSpec, *, kind: Kind = "int", generator: str = "token_ids") -> ExportSpec:
-    """The spec of the embedding lookup for `spec`: `input_ids` -> `inputs_embeds`.
-
-    `kind` and `generator` are those of `input_ids`.
-    """
+    """The spec of the embedding lookup of a spec: `input_ids`, of this kind and generator, -> `inputs_embeds`."""
     embeds = spec.inputs[EMBEDS]
     call = evolve(spec.call, submodule="token_embeddings", builders=(), constants=(), attention=None)
     return compose(
@@ -85,10 +82,7 @@ def embedding_lookup(spec: ExportSpec, *, kind: Kind = "int", generator: str = "
 
 
 def by_tokens(spec: PlannedSpec) -> PlannedSpec:
-    """The spec with `input_ids` in place of `inputs_embeds`, and of what else their part computes from tokens.
-
-    Any other spec is unchanged.
-    """
+    """The spec with `input_ids` in place of `inputs_embeds`, and of what else their part computes from tokens."""
     tables = {link.part for link in spec.links if link.input == EMBEDS}
     computed = {link.input for link in spec.links if link.part in tables} - {EMBEDS}
 

@@ -8,27 +8,33 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.quantization import MATRICES, WeightRule
+from onnxfn.specs.quantization import MATRICES, WeightRule, Within
 
 
 @as_edit
-def quantize(spec: ExportSpec, /, bits: int = 4, where: str | None = None, **options: Any) -> ExportSpec:
+def quantize(
+    spec: ExportSpec, /, bits: int = 4, where: str | None = None, *, within: str | Within | None = None, **options: Any
+) -> ExportSpec:
     """The spec with one more rule for weights that are stored in fewer bits. The last rule that selects a weight wins.
 
     `with_dtypes(spec, float="q4")` adds the rules of a dtype that clients load by name: see `QUANTIZED_DTYPES`.
 
     Args:
         spec: A spec.
-        bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"`, 4 for `"nf4"`.
+        bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"` and `"static"`, 4 for `"nf4"`.
         where: A pattern for the name of the parameter: `"*lm_head*"`. Left out: the matrices of linear layers and the
             tables of embeddings.
+        within: A limit: bytes of the weights of a file, `"0.6 GB"`, or a KL divergence, `kl(0.1)`. The export measures
+            how much each weight costs in `bits`, and chooses the bits of each: these, more, or floats. It takes the
+            least KL divergence within the bytes, or the fewest bytes within the KL divergence. The weights are
+            calibrated if `options` do not say otherwise.
         options: Other fields of `WeightRule`, which has their meanings: `kind="dynamic"`, `block_size=64`,
-            `symmetric=False`, `read_by=["MatMul"]`, `signed`, `per_channel`, `accuracy_level`.
+            `symmetric=False`, `read_by=["MatMul"]`, `signed`, `per_channel`, `accuracy_level`, `calibrated`.
 
     Raises:
         UnknownName: `kind` is not a known value.
         TypeError: `WeightRule` has no such field.
-        InvalidSpec: ONNX Runtime has no kernel for the bits or the block size.
+        InvalidSpec: ONNX Runtime has no kernel for the bits or the block size, or `within` is no limit.
 
     >>> from onnxfn import EMPTY
     >>> spec = quantize(quantize(EMPTY, bits=4), bits=8, where="*lm_head*")
@@ -36,7 +42,8 @@ def quantize(spec: ExportSpec, /, bits: int = 4, where: str | None = None, **opt
     [4, 8]
     """
     selection: dict[str, Any] = {"read_by": MATRICES} if where is None else {"where": where}
-    rule = WeightRule(**{"bits": bits, **selection, **options})
+    chosen = {} if within is None else {"within": within, "calibrated": True}
+    rule = WeightRule(**{"bits": bits, **selection, **chosen, **options})
     return compose(spec, ExportSpec(target=Target(quantization=(rule,))))
 
 

@@ -43,10 +43,7 @@ def whisper_for_genai(spec: ExportSpec) -> ExportSpec:
 
 
 def genai_encoder(spec: ExportSpec) -> ExportSpec:
-    """The spec of an encoder that also computes the keys and values of the decoder's cross-attention.
-
-    The whole model runs on one token; only values that depend on the sound alone are outputs.
-    """
+    """The spec of the model run on one token, with the outputs that depend on the sound alone: states, keys, values."""
     whole = with_behavior(spec, "monolith", past="outputs")
     rows = tuple(_returned(row) for row in whole.cache.rows if row.name.startswith(CROSS))
     if not rows or "decoder_input_ids" not in whole:

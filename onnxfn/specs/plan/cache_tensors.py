@@ -61,16 +61,6 @@ def cache_tensors(spec: ExportSpec, config: Snapshot) -> Iterator[tuple[InputSpe
         yield past, present
 
 
-def cache_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
-    """The cache as inputs, layer by layer."""
-    return tuple(past for past, _ in cache_tensors(spec, config))
-
-
-def cache_outputs(spec: ExportSpec, config: Snapshot) -> tuple[OutputSpec, ...]:
-    """The cache as outputs, layer by layer."""
-    return tuple(present for _, present in cache_tensors(spec, config) if present is not None)
-
-
 def per_layer(spec: ExportSpec, config: Snapshot, output: OutputSpec) -> Iterator[OutputSpec]:
     """The outputs that an output stands for: one for each of its layers, or itself."""
     if output.layers is None:

@@ -78,8 +78,7 @@ def resized(case: Sized, sizes: Mapping[str, int]) -> Sized:
 def past_lengths(spec: PlannedSpec) -> dict[str, str]:
     """From the symbol of each length of the past to the symbol that it grows by in one call.
 
-    For a decoder: `{"past_sequence_length": "sequence_length"}`. The output of a cache row has the axis
-    `past_sequence_length + sequence_length` where its input has `past_sequence_length`.
+    For a decoder: `{"past_sequence_length": "sequence_length"}`.
     """
     lengths: dict[str, str] = {}
     for feedback in spec.feedback:

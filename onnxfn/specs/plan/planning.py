@@ -6,27 +6,19 @@ Planning is pure. It reads no weight, and works on a snapshot of the configurati
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, Literal, get_args
 
 from attrs import evolve
 
 from onnxfn.specs.algebra.compose import compose, named
-from onnxfn.specs.algebra.config_values import UNKNOWN, Snapshot, is_set, read_config, snapshot
+from onnxfn.specs.algebra.config_values import UNKNOWN, Snapshot, is_set, snapshot, value_or
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import BATCH, Case, Feedback, Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, new_names, ranges, with_symbols
-from onnxfn.specs.errors import InvalidSpec, MissingValue, refuse_unknown, shortened
-from onnxfn.specs.plan.cache_tensors import (
-    cache_inputs,
-    cache_outputs,
-    cache_tensors,
-    needed_value,
-    per_layer,
-    unshared_reason,
-)
+from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened
+from onnxfn.specs.plan.cache_tensors import cache_tensors, needed_value, per_layer, unshared_reason
 from onnxfn.specs.plan.check_cases import within_ranges
 from onnxfn.specs.plan.real_inputs import real_inputs
 from onnxfn.specs.plan.text_cases import TextFacts, text_facts, with_text_cases
@@ -185,7 +177,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     complete = evolve(complete, axes=_planned_axes(complete, config, complete.axes, taken))
     used = _used_generators(complete, {tensor.generator for tensor in taken})
     places = {tensor.forward_path[0] for tensor in taken}
-    has_cache = complete.cache.past is not None and bool(cache_inputs(complete, config))
+    has_cache = complete.cache.past is not None and any(cache_tensors(complete, config))
     builders = [each for each in complete.call.builders if has_cache or each.name.split(".")[0] in places]
     fed_back = cache_tensors(complete, config) if complete.cache.past == "both" else ()
     planned = PlannedSpec(
@@ -204,8 +196,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         feedback=tuple(Feedback(past.name, present.name) for past, present in fed_back if present is not None),
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
-    read = partial(read_config, complete.normalizer, config)
-    facts = text_facts(read, config) if config else TextFacts()
+    facts = text_facts(complete.normalizer, config) if config else TextFacts()
     return _with_io_dtype(within_ranges(with_text_cases(planned, facts)), complete, config)
 
 
@@ -216,7 +207,7 @@ def _with_io_dtype(planned: PlannedSpec, spec: ExportSpec, config: Snapshot) -> 
         return planned
     caches: set[str] = set()
     if spec.cache.past is not None:
-        caches = {tensor.name for side in (cache_inputs, cache_outputs) for tensor in side(spec, config)}
+        caches = {tensor.name for pair in cache_tensors(spec, config) for tensor in pair if tensor is not None}
     floats = {tensor.name for tensor in planned.inputs if tensor.kind == "float"} - caches
     outputs = (output.name for output in planned.outputs if output.name not in caches)
 
@@ -294,7 +285,7 @@ def _with_available_links(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def _inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
     """The inputs, with those of the cache after the last input that a row names."""
-    cached = cache_inputs(spec, config) if spec.cache.past in ("inputs", "both") else ()
+    cached = [past for past, _ in cache_tensors(spec, config)] if spec.cache.past in ("inputs", "both") else ()
     order = [tensor.name for tensor in spec.inputs]
     after = max((order.index(row.after) + 1 for row in spec.cache.rows if row.after in order), default=len(order))
     tensors = (*spec.inputs[:after], *cached, *spec.inputs[after:])
@@ -305,8 +296,9 @@ def _inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
 
 def _outputs(spec: ExportSpec, config: Snapshot, dynamic: set[str]) -> tuple[OutputSpec, ...]:
     """The outputs, one per layer where there is one per layer, then those of the cache."""
-    cached = cache_outputs(spec, config) if spec.cache.past in ("outputs", "both") else ()
-    present = (output for output in (*spec.outputs, *cached) if is_set(spec.normalizer, config, output.when))
+    returned = [present for _, present in cache_tensors(spec, config)] if spec.cache.past in ("outputs", "both") else []
+    templates = (*spec.outputs, *filter(None, returned))
+    present = (output for output in templates if is_set(spec.normalizer, config, output.when))
     tensors = (_tensor(spec, config, output) for template in present for output in per_layer(spec, config, template))
     return tuple(evolve(output, axes=_without_past(output.axes, dynamic, fixed_sizes(spec))) for output in tensors)
 
@@ -380,10 +372,8 @@ def _planned_dummies(spec: ExportSpec, config: Snapshot, entries: Dummies, used:
     """The used generators, with the configuration's values as arguments; a value that it lacks stays a getter."""
 
     def read(argument: Any) -> Any:
-        try:
-            return read_config(spec.normalizer, config, argument) if isinstance(argument, Getter) else argument
-        except MissingValue:
-            return argument
+        is_read = isinstance(argument, Getter)
+        return value_or(spec.normalizer, config, argument, argument) if is_read else argument
 
     generators = (
         evolve(generator, arguments={name: read(argument) for name, argument in generator.arguments})
@@ -395,8 +385,8 @@ def _planned_dummies(spec: ExportSpec, config: Snapshot, entries: Dummies, used:
 
 def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], tensors: tuple[InputSpec, ...]) -> Case:
     """The planned case; rows of the cache that it replaces become inputs."""
-    rows = cache_inputs(evolve(spec, cache=overlay.spec.cache), config)
-    cached = tuple(_tensor(spec, config, row) for row in rows)
+    rows = cache_tensors(evolve(spec, cache=overlay.spec.cache), config)
+    cached = tuple(_tensor(spec, config, past) for past, _ in rows)
     sizes = (AxisFacts(axis.name, axis.size) for axis in overlay.spec.axes)
     return Case(
         overlay.name,

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator as Random
 
 from onnxfn.specs.algebra.dummies import Array, dtype_of, dummies, known_sizes
 from onnxfn.specs.algebra.fills import positions
@@ -54,6 +55,12 @@ HERTZ, SECONDS = 220.0, 1.0
 PIXELS = 64
 """Height and width of an image before the preprocessor resizes it."""
 
+MOST_PIXELS = 32 * 224 * 224
+"""The most pixels of all pictures of a run, but a run has two."""
+
+MEAN, DEVIATION = 0.45, 0.225
+"""What most image processors take from a color between 0 and 1, and what they divide it by."""
+
 COMPONENTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
 """The attributes of a processor of transformers that are preprocessors themselves."""
 
@@ -62,9 +69,7 @@ def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], 
     """The inputs of a planned spec as a preprocessor computes them, in their order; others are dummies of these sizes.
 
     `preprocessor`: a tokenizer, an image processor, a feature extractor, or a processor that has several of them.
-    Outputs that are no inputs are dropped. `sizes` of dynamic axes replace those of the spec. `seed`: that of the noise
-    and of the dummies. InvalidSpec if the preprocessor computes none of the inputs, one with another shape than the
-    plan's, or is none of these.
+    InvalidSpec if it is another object, computes none of the inputs, or one with another shape than the plan's.
     """
     dummy_sizes = known_sizes(spec, sizes)
     features = _features(spec, preprocessor, dummy_sizes, seed)
@@ -83,26 +88,68 @@ def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], 
 
 
 def real_inputs_by_part(plan: Plan, preprocessor: Any) -> dict[str, dict[str, Array]]:
-    """`{part name: inputs}` for each part of a plan with inputs of a preprocessor; InvalidSpec if no part has any.
-
-    The past has length 0.
-    """
+    """`{part name: inputs}` for each part of a plan with inputs of a preprocessor; InvalidSpec if no part has any."""
     if preprocessor is None:
         return {}
-    inputs = {part.name: _prompt_inputs(part.spec, preprocessor) for part in plan.parts}
+    inputs = {part.name: prompt_inputs(part.spec, preprocessor) for part in plan.parts}
     if not any(inputs.values()):
         real_inputs(plan.parts[0].spec, preprocessor, {})  # raises the error that names the features and the inputs
     return {name: arrays for name, arrays in inputs.items() if arrays}
 
 
-def _prompt_inputs(spec: PlannedSpec, preprocessor: Any) -> dict[str, Array]:
-    """The real inputs of a part without a past; none when the preprocessor computes none of them."""
-    features = _features(spec, preprocessor, known_sizes(spec, {}), 0)
+def prompt_inputs(
+    spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int] = MappingProxyType({}), *, seed: int = 0
+) -> dict[str, Array]:
+    """The `real_inputs` of a part without a past; none when the preprocessor computes none of them."""
+    features = _features(spec, preprocessor, known_sizes(spec, sizes), seed)
     if not any(_is_computed(input_, features) for input_ in spec.inputs):
         return {}
     past = {name for input_ in spec.inputs if input_.generator == "past_states" for name in names(input_.axes)}
     not_past = {spec.batch, *fixed_sizes(spec)}
-    return real_inputs(spec, preprocessor, dict.fromkeys(past - not_past, 0))
+    return real_inputs(spec, preprocessor, {**sizes, **dict.fromkeys(past - not_past, 0)}, seed=seed)
+
+
+def picture_inputs(spec: PlannedSpec, preprocessor: Any = None, *, count: int, seed: int) -> dict[str, Array]:
+    """The inputs of a part for pictures from a seed, as its preprocessor computes them if it has one.
+
+    There are `count`, or fewer if they are large. Other inputs are dummies. None for a part that reads no pictures.
+    """
+    main = (each for each in spec.inputs if each.forward_path[0] in MAIN_INPUTS["image"])
+    images = [each.name for each in main if len(each.axes.axes) == 4]  # noqa: PLR2004 - batch, colors, height, width
+    if not images:
+        return {}
+    sizes, (*_, height, width) = dict[str, int](), dummies(spec, {})[images[0]].shape
+    if spec.batch in names(spec.inputs[images[0]].axes) and spec.batch not in fixed_sizes(spec):
+        sizes = {spec.batch: max(2, min(count, MOST_PIXELS // (height * width)))}
+    if preprocessor is not None and (computed := prompt_inputs(spec, preprocessor, sizes, seed=seed)):
+        return computed
+    random, arrays = np.random.default_rng(seed), dummies(spec, sizes, seed=seed)
+    for name in images:
+        count, colors, *size = arrays[name].shape
+        pictures = np.stack([picture(random, *size) for _ in range(count)])[..., np.arange(colors) % 3]
+        arrays[name] = ((pictures / 255 - MEAN) / DEVIATION).transpose(0, 3, 1, 2).astype(arrays[name].dtype)
+    return arrays
+
+
+def picture(random: Random, height: int, width: int) -> Array:
+    """A picture `[height, width, 3]` in bytes: waves over a gradient, up to four disks and boxes, and noise."""
+    y, x = np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")
+
+    def waves() -> Array:
+        (angle, phase), rate = random.uniform(0, 2 * np.pi, 2), random.uniform(1, 40)
+        along = np.cos(angle) * x + np.sin(angle) * y
+        first, second = random.uniform(0, 1, (2, 3))
+        share = 0.5 * along + random.uniform(0, 0.5) * np.sin(rate * along + phase)
+        return np.asarray(first + share[..., None] * (second - first))
+
+    image = waves()
+    for _ in range(random.integers(5)):
+        size, *center = random.uniform(0.05, 0.95, 3)
+        distances = np.abs(np.stack([y, x]) - np.reshape(center, (2, 1, 1)))
+        order = random.choice([2, np.inf])  # a disk or a box
+        image = np.where((np.linalg.norm(distances, order, axis=0) < size / 2)[..., None], waves(), image)
+    image = image + random.normal(0, random.uniform(0, 0.1), image.shape)
+    return (image.clip(0, 1) * 255).astype(np.uint8)
 
 
 def _is_computed(input_: InputSpec, features: Mapping[str, Any]) -> bool:
@@ -159,9 +206,9 @@ def _text(start: int, count: int) -> str:
 
 
 def _image_features(spec: PlannedSpec, processor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """The outputs of an image processor for a batch of images of noise."""
+    """The outputs of an image processor for a batch of pictures."""
     random = np.random.default_rng(seed)
-    images = [random.integers(0, 256, (PIXELS, PIXELS, 3), dtype=np.uint8) for _ in range(sizes.get(spec.batch, 1))]
+    images = [picture(random, PIXELS, PIXELS) for _ in range(sizes.get(spec.batch, 1))]
     return dict(processor(images, return_tensors="np"))
 
 

@@ -82,9 +82,6 @@ def nearest(base: Sizes, name: str, fits: Callable[[Sizes], bool], marks: Iterab
     """The nearest sizes above and below `base` that fit, where only one axis differs; none for a side without any.
 
     `marks` are sizes to try besides near and far ones.
-
-    >>> [sizes["n"] for sizes in nearest({"n": 9}, "n", lambda sizes: sizes["n"] % 8 == 0)]
-    [16, 8]
     """
     for direction in (1, -1):
         if (size := _nearest(base, name, fits, direction, marks)) is not None:
@@ -92,11 +89,7 @@ def nearest(base: Sizes, name: str, fits: Callable[[Sizes], bool], marks: Iterab
 
 
 def within(sizes: Sizes, conditions: Sequence[Condition]) -> Sizes:
-    """The sizes, moved to near ones for which all conditions are true, where there are such; larger ones first.
-
-    >>> within({"height": 99, "width": 64}, [Condition("height % 32 == 0"), Condition("width == height")])
-    {'height': 64, 'width': 64}
-    """
+    """The sizes, moved to near ones for which all conditions are true, where there are such; larger ones first."""
     for condition in conditions:
         for name in reversed(symbols_of(condition.text)):
             if name in sizes and not is_true(condition.text, sizes):

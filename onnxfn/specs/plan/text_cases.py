@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
@@ -17,16 +17,15 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.specs.algebra.compose import either, group, named
-from onnxfn.specs.algebra.config_values import Snapshot
+from onnxfn.specs.algebra.config_values import Snapshot, value_or
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies
 from onnxfn.specs.axes import names, shape, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
-from onnxfn.specs.errors import MissingValue
 from onnxfn.specs.plan.check_cases import FAR_PAST, FAR_TEXT, cases, in_case, past_lengths, resized
-from onnxfn.specs.records import Generator, InputSpec, NestedDummy, Source
+from onnxfn.specs.records import Generator, InputSpec, NestedDummy, Normalizer
 
 SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past"
 """The names of these cases. Far ones are longer than all thresholds of the configuration, see `thresholds`."""
@@ -66,10 +65,8 @@ OTHERS = re.compile(r"vision|image|video|audio|speech|acoustic|lm_head|feed_forw
 LONGROPE, DYNAMIC = "longrope", "dynamic"
 """The types of rope scaling that depend on the largest position; the second is a part of several names."""
 
-ROPE_TYPES, ROTARY = (
-    ("rope_type", "type"),
-    ("rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary_pct"),
-)
+ROPE_TYPES = ("rope_type", "type")
+ROTARY = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary_pct")
 """The keys of the type of scaling, and of models that have rotary embeddings and no table of positions."""
 
 
@@ -77,8 +74,7 @@ ROPE_TYPES, ROTARY = (
 class TextFacts:
     """What a configuration says about texts: the pad token, an end token, and how many tokens a text may have.
 
-    `far`: the lengths of far texts: one for each threshold, in ascending order. Without a configuration, nothing is
-    known, and no text is long.
+    `far`: the lengths of far texts: one for each threshold, in ascending order.
     """
 
     pad: int | None = None
@@ -87,13 +83,14 @@ class TextFacts:
     far: tuple[int, ...] = ()
 
 
-def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
-    """The facts that a configuration has; `read` returns the value of a source, and MissingValue if there is none.
+def text_facts(normalizer: Normalizer, config: Snapshot) -> TextFacts:
+    """The facts that a configuration has.
 
     Scaling that begins where the positions end allows longer texts. A table of positions is read up to its end.
     """
+    read = partial(value_or, normalizer, config, default=None)
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
-    counts = [_value(read, f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
+    counts = [read(f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
     positions = [count - UNUSED_POSITIONS for count in counts if isinstance(count, int) and count > 0]
     types = [value for name, value in _of_texts(config) if name in ROPE_TYPES]
     grows = any(is_scaled(each) and each != LONGROPE for each in types)  # the positions are then no limit
@@ -103,8 +100,8 @@ def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
     has_rotary = any(name in ROTARY and value is not None for name, value in _of_texts(config))
     table = {longest} if LONGEST < longest <= LARGEST_TABLE and not has_rotary else set()
     return TextFacts(
-        pad=_first_token(_value(read, pads)),
-        end=_first_token(_value(read, ends)),
+        pad=_first_token(read(pads)),
+        end=_first_token(read(ends)),
         longest=longest,
         far=tuple(sorted(table.union(min(each + BEYOND, longest) for each in changes))),
     )
@@ -132,15 +129,11 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
     return evolve(spec, cases=(*special, *long, *chain(*far)))
 
 
-# Special tokens
-
-
 def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...]:
     """The cases of a spec; one has pad tokens at masked tokens, end tokens inside texts, and holes in masks.
 
-    It takes the place of a case with padding, so that the check costs the same. Its rows are padded on the sides that
-    the cases have. If these are both, one row has a mask with holes. A row that is padded on the right may have one
-    token, or as many as the generator of the mask says. A spec without a mask for token ids has no such case.
+    It takes the place of a case with padding, so that the check costs the same: see `_sides` for its rows. A spec
+    without a mask for token ids has no such case.
     """
     masks = {ids.name: mask for ids in _token_inputs(spec) for mask in _masks(spec, ids)[:1]}
     if not masks:
@@ -184,13 +177,9 @@ def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: T
 def _token_inputs(spec: PlannedSpec) -> tuple[InputSpec, ...]:
     """The inputs that hold token ids; the last axis is the text, not the codes of one step."""
     functions = {generator.name: generator.function for generator in spec.dummies.generators}
-    return tuple(
-        input_
-        for input_ in spec.inputs
-        if input_.name.endswith("input_ids")
-        and functions.get(input_.generator) in TOKEN_FILLS
-        and len(input_.axes.axes) - 1 in symbols(input_.axes)
-    )
+    ids = (each for each in spec.inputs if each.name.endswith("input_ids"))
+    drawn = (each for each in ids if functions.get(each.generator) in TOKEN_FILLS)
+    return tuple(each for each in drawn if len(each.axes.axes) - 1 in symbols(each.axes))
 
 
 def _masks(spec: PlannedSpec, ids: InputSpec) -> list[InputSpec]:
@@ -216,9 +205,6 @@ def _sides(spec: PlannedSpec, masks: Iterable[str]) -> tuple[str, ...]:
 
 def _paddings(dummies: Dummies, masks: Iterable[str]) -> list[str]:
     return [dict(each.arguments).get("padding", "right") for each in dummies.generators if each.name in masks]
-
-
-# Long texts
 
 
 def _long_cases(
@@ -249,41 +235,19 @@ def _sizes(spec: PlannedSpec, case: Case) -> dict[str, int]:
     return known_sizes(in_case(spec, case), {})
 
 
-# Values
-
-
-def _value(read: Callable[[Source], Any], source: Source) -> Any:
-    try:
-        return read(source)
-    except MissingValue:
-        return None
-
-
 def _first_token(value: Any) -> int | None:
     """A token id, or the first of several."""
     token = value[0] if isinstance(value, (list, tuple)) and value else value
     return token if isinstance(token, int) else None
 
 
-# Thresholds
-
-
 def is_scaled(rope_type: Any) -> bool:
-    """Whether the frequencies of a type of rope scaling depend on the largest position.
-
-    >>> [is_scaled(each) for each in ("default", "longrope", "dynamic", None)]
-    [False, True, True, False]
-    """
+    """Whether the frequencies of a type of rope scaling depend on the largest position."""
     return isinstance(rope_type, str) and (rope_type == LONGROPE or DYNAMIC in rope_type)
 
 
 def thresholds(config: Mapping[str, Any]) -> Iterator[int]:
-    """The thresholds in a configuration, except those of scalings that are the same for all texts: yarn, llama3.
-
-    >>> text = {"sliding_window": 4096, "index_topk": 2048, "rope_parameters": {"rope_type": "yarn"}}
-    >>> [*thresholds({"text_config": text, "vision_config": {"window_size": 7}})]
-    [4096, 2048]
-    """
+    """The thresholds in a configuration, except those of scalings that are the same for all texts: yarn, llama3."""
     for name, value in _of_texts(config):
         values = value if isinstance(value, (list, tuple)) else (value,)
         yield from (each for each in values if type(each) is int and WORDS.search(name))

@@ -16,11 +16,7 @@ from onnxfn.specs.errors import InvalidSpec, refuse_unknown
 
 
 def checked_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
-    """The names of dtypes as a tuple. UnknownName for another name, InvalidSpec for one that comes twice.
-
-    >>> checked_dtypes(["float32", "q4"])
-    ('float32', 'q4')
-    """
+    """The names of dtypes as a tuple. UnknownName for another name, InvalidSpec for one that comes twice."""
     names = as_tuple(dtypes)
     for name in names:
         refuse_unknown("dtype", str(name), FLOAT_NAMES)
@@ -34,8 +30,7 @@ def variants_plan(
 ) -> Plan:
     """The plan of all dtypes, float or quantized ones: the parts of the first, then those of the second, and so on.
 
-    `plan_in`: from a float dtype to the plan in it; called once for each. `suffix_of`: from the name of a dtype to how
-    the stems of its files end.
+    `plan_in`: from a float dtype to the plan in it. `suffix_of`: from a dtype to how the stems of its files end.
     """
     planned = cache(plan_in)
     plans = {dtype: planned(_meaning(dtype).float_dtype) for dtype in dtypes}

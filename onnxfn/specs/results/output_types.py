@@ -28,11 +28,6 @@ def output_kind(spec: Any, output: Any) -> str:
     """The kind of an output of a spec or a plan; an empty text where only the graph shows it.
 
     It is the kind of the output itself, of the input that takes it in the next call, or of its name in transformers.
-
-    >>> from onnxfn.specs.algebra.facts import gives
-    >>> scores, ids = gives("scores", "n 2", path=("logits",)), gives("ids", "n")
-    >>> output_kind(scores, scores.outputs[0]), output_kind(ids, ids.outputs[0])
-    ('float', '')
     """
     inputs: Mapping[str, str] = {feedback.output: feedback.input for feedback in getattr(spec, "feedback", ())}
     if output.kind is None and output.name in inputs:
@@ -120,11 +115,7 @@ NOUNS: Mapping[str, str] = MappingProxyType(
 
 
 def modalities(names: Collection[str]) -> tuple[str, ...]:
-    """The modalities whose content is among these arguments of `forward`.
-
-    >>> modalities(["input_ids", "attention_mask", "pixel_values"])
-    ('text', 'image')
-    """
+    """The modalities whose content is among these arguments of `forward`."""
     present = {*names}
     content = {modality: {*main, *STAND_INS.get(modality, ())} for modality, main in MAIN_INPUTS.items()}
     return tuple(modality for modality, holders in content.items() if holders & present)

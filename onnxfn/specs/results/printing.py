@@ -18,7 +18,7 @@ from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.results.measurements import STATUS, measured_rows, section_rows, variant_rows, with_heads
+from onnxfn.specs.results.measurements import STATUS, measured_rows, quality, section_rows, variant_rows, with_heads
 from onnxfn.specs.results.output_types import MODALITY_OF, output_dtype, tensor_dtype
 from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_groups
 
@@ -145,6 +145,7 @@ def exported_sections(exported: Any) -> Sections:
     return [
         ("files", [*graphs, *([(others,)] if others else [])]),
         *spec_sections(with_float_dtype(exported.plan.parts[0].spec), types),
+        *chosen_sections(exported.plan, exported.report),
         *left_out_sections(exported.plan),
         ("weights", [(exported.weights_from,)] if exported.weights_from else []),
         ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
@@ -190,6 +191,35 @@ def weight_sections(plan: Any) -> Sections:
     return [("bytes of weights alone; a file is larger by its nodes and constants", rows)] if rows else []
 
 
+def chosen_sections(plan: Any, report: Any = None) -> Sections:
+    """What is predicted of the bits that were chosen for files of a plan, beside what was measured; and these bits.
+
+    Weights that differ in the layer alone are one row. Before an export, the limits alone.
+    """
+    if not plan.chosen:
+        pairs = ((part.name, rule.within) for part in plan for rule in _rules(part))
+        limits = dict.fromkeys((name, f"within {within}") for name, within in pairs if within)
+        return [("bits are chosen while PyTorch runs; bytes are those of the fewest", [*limits])] if limits else []
+    head = ("file", "within", "KL, predicted", "measured", "bytes of weights, predicted", "written")
+    kl = {each.part: f"{each.value:.3g}" for each in report.measurements if each.measure == "kl"} if report else {}
+    sizes = {each.part: file_size(each.bytes) for each in plan.weight_bytes}
+    rows = [
+        (part, str(each.within), f"{each.kl:.3g}", kl.get(part, ""), file_size(each.bytes), sizes.get(part, ""))
+        for part, each in ((each.part, each) for each in plan.chosen)
+    ]
+    bits = {each.part: [(rule.where, _bits(rule)) for rule in _rules(plan[each.part])] for each in plan.chosen}
+    by_part = ((f"bits of the weights of {part}", grouped_rows(of_part)) for part, of_part in bits.items())
+    return [("bits that were chosen", with_heads(head, rows)), *by_part]
+
+
+def _rules(part: Any) -> Any:
+    return part.spec.target.quantization
+
+
+def _bits(rule: Any) -> str:
+    return "those of the graph" if rule.kind == "as is" else str(rule.bits)
+
+
 def file_size(number: int) -> str:
     """A number of bytes as a person reads it, and exactly.
 
@@ -230,8 +260,9 @@ def _content(spec: Any) -> str:
 
 
 def check_status(report: Any) -> str:
-    """Whether a check passed, as text."""
-    return f"check {'passed' if report.passed else 'FAILED'}"
+    """Whether a check passed, as text, and the quality of the worst file."""
+    word = quality(report.measurements) if report.passed else ""
+    return f"check {'passed' if report.passed else 'FAILED'}{word and f', quality {word}'}"
 
 
 def report_points(report: Any) -> dict[str, dict[str, float]]:

@@ -14,7 +14,7 @@ from onnxfn.specs.named_records import Named
 from onnxfn.specs.record import record
 from onnxfn.specs.records import Getter
 from onnxfn.specs.results import printing
-from onnxfn.specs.short_repr import counted
+from onnxfn.specs.short_repr import counted, specified
 
 
 @record
@@ -168,9 +168,5 @@ def _written(value: Any) -> str | None:
         return ", ".join(str(_written(item)) for item in value)
     if not _is_compared_by_field(value):
         return str(value)
-    written: Mapping[str, Any] = {
-        attribute.name: getattr(value, attribute.name)
-        for attribute in fields(type(value))
-        if attribute.name != "name" and getattr(value, attribute.name) not in (None, (), attribute.default)
-    }
-    return ", ".join(f"{name}={_written(inner)}" for name, inner in written.items())
+    written = ((name, inner) for name, inner in specified(value) if name != "name" and inner not in (None, ()))
+    return ", ".join(f"{name}={_written(inner)}" for name, inner in written)

@@ -58,11 +58,7 @@ class Event:
 
 @record
 class Fusion:
-    """The number of a fused operator, such as `Attention`, in a graph.
-
-    >>> print(Fusion("Attention", actual=30))
-    Attention: 30
-    """
+    """The number of a fused operator, such as `Attention`, in a graph."""
 
     operator: str
     actual: int
@@ -80,9 +76,6 @@ class GraphSize:
         parameters: The number of its weights with a floating-point type.
         nodes: The number of its nodes, those of functions and branches included.
         outputs: The name, and the type and axes, of each output.
-
-    >>> print(GraphSize("model", 1_250_000, 312, [("logits", "float32[batch_size, 2]")]))
-    1.2 million parameters, 312 nodes
     """
 
     part: str

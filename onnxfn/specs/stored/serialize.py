@@ -36,7 +36,7 @@ RECORDS: Mapping[str, type] = MappingProxyType(
 
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
-SCHEMA = 9
+SCHEMA = 10
 """The number of the form that records have in JSON. It grows when a record or a field comes, goes or changes.
 
 A text without a number is read as of this form. Fields that it lacks have their defaults.
@@ -69,9 +69,6 @@ def to_plain(record: Any) -> Any:
     """A record as dicts, lists, text and numbers. Fields that have their neutral value are left out.
 
     InvalidSpec if a text has characters that UTF-8 or ONNX cannot hold: `from_plain` would refuse it.
-
-    >>> to_plain(records.Read("num_layers", "n_layer"))
-    {'record': 'Read', 'name': 'num_layers', 'source': 'n_layer'}
     """
     if isinstance(record, axes.AxisMap):
         return {"record": "AxisMap", "pattern": axes.pattern(record)}
@@ -84,10 +81,7 @@ def to_plain(record: Any) -> Any:
 
 
 def _is_specified(record: Any, field: Any) -> bool:
-    """Whether a field has no default, or a value that is not None, empty, or an empty record.
-
-    A field that equality ignores is not part of the value.
-    """
+    """Whether a field is part of the value, and has no default or a value besides None, () and an empty record."""
     if not field.eq:
         return False
     value = getattr(record, field.name)
@@ -98,9 +92,7 @@ def _is_specified(record: Any, field: Any) -> bool:
 def from_plain(data: Any, *, trust: Iterable[str] = (), depth: int = 0) -> Any:
     """The record, tuple or value that plain data describes; `from_plain(to_plain(record)) == record`.
 
-    It imports and runs nothing. `depth`: that of the data in a text. UnknownName if onnxfn has no record of a name.
-    InvalidSpec if a record has no such fields, if their values have other types or contradict each other, or if it
-    names code of a package without trust (see trust.py).
+    It imports and runs nothing. `depth`: that of the data in a text. Raises what `from_json` does.
     """
     if depth > DEEPEST:
         raise InvalidSpec(f"the records are nested more than {DEEPEST} deep")

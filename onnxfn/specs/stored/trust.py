@@ -36,13 +36,7 @@ _SEPARATORS = re.compile(r"[.:/]")
 
 
 def check_trust(record: str, values: Mapping[str, Any], trust: tuple[str, ...]) -> None:
-    """Raises InvalidSpec if a field of a record, whose class is named, names code of a package without trust.
-
-    >>> check_trust("Generator", {"function": "os:system"}, ())
-    Traceback (most recent call last):
-    onnxfn.specs.errors.InvalidSpec: field 'function' of Generator names code outside onnxfn's tables: 'os:system'; \
-if you trust it: trust=('os',)
-    """
+    """Raises InvalidSpec if a field of a record, whose class is named, names code of a package without trust."""
     for name, value in values.items():
         trusted = CODE_FIELDS.get((record, name))
         # The target of a patch always names code, other fields do with `:` or `/`.

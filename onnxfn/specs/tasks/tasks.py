@@ -119,22 +119,14 @@ For some tasks with AutoModel, models have a head and transformers has no auto c
 # names of transformers' tables.
 SYNONYMS: Mapping[str, str] = MappingProxyType(
     {
-        "default": "feature-extraction",
-        "audio-tokenization": "feature-extraction",
-        "image-feature-extraction": "feature-extraction",
-        "mask-generation": "feature-extraction",
-        "pretraining": "feature-extraction",
-        "sentence-similarity": "feature-extraction",
+        **dict.fromkeys(("default", "audio-tokenization", "image-feature-extraction"), "feature-extraction"),
+        **dict.fromkeys(("mask-generation", "pretraining", "sentence-similarity"), "feature-extraction"),
         "masked-lm": "fill-mask",
-        "sequence-classification": "text-classification",
-        "zero-shot-classification": "text-classification",
+        **dict.fromkeys(("sequence-classification", "zero-shot-classification"), "text-classification"),
         "causal-lm": "text-generation",
-        "seq2seq-lm": "text2text-generation",
-        "summarization": "text2text-generation",
-        "translation": "text2text-generation",
-        "audio-ctc": "automatic-speech-recognition",
+        **dict.fromkeys(("seq2seq-lm", "summarization", "translation"), "text2text-generation"),
+        **dict.fromkeys(("audio-ctc", "speech2seq-lm"), "automatic-speech-recognition"),
         "pose-estimation": "keypoint-detection",
-        "speech2seq-lm": "automatic-speech-recognition",
         "text-to-speech": "text-to-audio",
         "vision2seq-lm": "image-to-text",
     }
@@ -207,9 +199,9 @@ def for_task(spec: ExportSpec, task: str) -> ExportSpec:
         return spec
     if spec.task is not None:
         raise InvalidSpec(f"this spec is already for {spec.task}; make one for {name} from the spec without a task")
-    overlay = next((known for known in spec.tasks if known.name == name), None)
-    if overlay is None:
+    if name not in spec.tasks:
         raise unknown("task", task, task_names(spec), of=spec.name or "this spec")
+    overlay = spec.tasks[name]
     return edited(evolve(compose(spec, overlay.spec), task=name), overlay.edits)
 
 

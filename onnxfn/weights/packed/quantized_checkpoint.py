@@ -162,10 +162,7 @@ def _entries(folder: Path, format_name: str) -> Iterable[TensorEntry]:
 def _parts_of_weight(
     name: str, stored: Mapping[str, TensorEntry], formats: Iterable[QuantizedFormat]
 ) -> tuple[str, QuantizedFormat, Mapping[str, str]] | None:
-    """The name and the format of the weight whose values a tensor holds, and its tensors by the ends of their names.
-
-    None if the tensor holds no quantized values.
-    """
+    """The name, the format, and the tensors by their ends, of the weight whose values a tensor holds; None for none."""
     for row in formats:
         prefix = name.removesuffix(row.values)
         if prefix == name or any(prefix + end not in stored for end in row.needs):
@@ -181,10 +178,7 @@ def _parts_of_weight(
 
 
 def write_float_checkpoint(checkpoint: QuantizedCheckpoint, folder: Path) -> None:
-    """Writes the checkpoint with float weights to an existing folder: one safetensors file and a configuration.
-
-    The weights are in float32; in bfloat16 if that holds every value.
-    """
+    """Writes the checkpoint with float weights to an existing folder: one safetensors file and a configuration."""
     for file in (path for pattern in COPIED for path in checkpoint.folder.glob(pattern)):
         shutil.copyfile(file, folder / file.name)
     config = json.loads((folder / "config.json").read_bytes())

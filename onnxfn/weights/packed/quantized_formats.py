@@ -131,10 +131,7 @@ AWQ = Packing(
 
 
 def _packed_bits(parts: Parts, settings: Settings) -> int:
-    """The bits of an integer of compressed-tensors: those that the settings state, and that give as many words a row.
-
-    A word has as many integers as fit whole. Settings without numbers of bits may mean any.
-    """
+    """The bits of an integer of compressed-tensors: stated by the settings, or any that give as many words a row."""
     columns, words = int(parts[".weight_shape"][1]), parts[".weight_packed"].shape[1]
     groups = settings.get("config_groups")
     rows = groups.values() if isinstance(groups, Mapping) else ()

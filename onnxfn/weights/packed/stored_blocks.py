@@ -59,10 +59,7 @@ def bits_of(weight: QuantizedWeight) -> int:
 
 
 def blocks_tensor(weight: QuantizedWeight, role: Role, dtype: Any) -> Any:
-    """A tensor of `onnx_ir` that MatMulNBits reads. It is computed when it is read, some rows at a time.
-
-    `dtype` is that of the scales.
-    """
+    """A lazy tensor that MatMulNBits reads, computed some rows at a time; `dtype` is that of the scales."""
     import onnx_ir
 
     kind = dtype if role == "scales" else onnx_ir.DataType.UINT8

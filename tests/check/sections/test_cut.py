@@ -10,8 +10,6 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.cuts.cut import EMBEDDING, HEAD, SHARED, check_coverage, graph_sections, layer_paths
-from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.stored.reports import CheckFailed
 
 PAST = "text-generation-with-past"
 MODELS = {
@@ -60,20 +58,15 @@ def sections_of(model, part, graph):
 
 
 @pytest.mark.parametrize("model_type", CHAINS)
-def test_each_node_lies_in_exactly_one_section(graphs, model_type):
+def test_each_node_lies_in_one_section_and_reads_the_weights_of_its_layer_and_earlier_sections(graphs, model_type):
     model, part, graph = graphs(model_type)
     sections = sections_of(model, part, graph)
     assert sorted(index for each in sections.sections for index in each.nodes) == list(range(len(graph.node)))
     paths = [f"{CHAINS[model_type]}.{index}" for index in range(len(sections.hidden) - 1)]
     names = [each.name for each in sections.sections]
     assert [name for name in names if name not in (SHARED, EMBEDDING, HEAD)] == paths
-    assert len(names) == len({*names})
-
-
-@pytest.mark.parametrize("model_type", CHAINS)
-def test_the_weights_of_a_layer_are_read_in_its_section(graphs, model_type):
-    model, part, graph = graphs(model_type)
-    of_section = {each.name: each for each in sections_of(model, part, graph).sections}
+    of_section = {each.name: each for each in sections.sections}
+    assert len(names) == len(of_section)
     for path in of_section.keys() - {SHARED, EMBEDDING, HEAD}:
         strange = [
             name
@@ -83,13 +76,8 @@ def test_the_weights_of_a_layer_are_read_in_its_section(graphs, model_type):
             if name.startswith(f"{path}.")
         ]
         assert strange == []
-
-
-@pytest.mark.parametrize("model_type", CHAINS)
-def test_a_section_reads_inputs_and_earlier_sections_alone(graphs, model_type):
-    model, part, graph = graphs(model_type)
     known = {each.name for each in graph.input}
-    for each in sections_of(model, part, graph).sections:
+    for each in sections.sections:
         assert {*each.inputs} <= known, each.name
         known |= {*each.outputs}
     assert {each.name for each in graph.output} <= known
@@ -101,13 +89,13 @@ def test_a_section_that_is_left_out_is_found(graphs, model_type):
     sections = sections_of(model, part, graph)
     for index in range(len(sections.sections)):
         fewer = evolve(sections, sections=sections.sections[:index] + sections.sections[index + 1 :])
-        assert "the sections are not the whole graph: node" in refusal(CheckFailed, check_coverage, graph, fewer)
+        assert "the sections are not the whole graph: node" in refusal(onnxfn.CheckFailed, check_coverage, graph, fewer)
         twice = evolve(sections, sections=(*sections.sections, sections.sections[index]))
-        assert "the sections are not the whole graph: node" in refusal(CheckFailed, check_coverage, graph, twice)
+        assert "the sections are not the whole graph: node" in refusal(onnxfn.CheckFailed, check_coverage, graph, twice)
 
 
 def test_a_model_whose_layers_share_weights_is_refused(graphs):
-    message = refusal(InvalidSpec, sections_of, *graphs("albert"))
+    message = refusal(onnxfn.InvalidSpec, sections_of, *graphs("albert"))
     assert message.startswith("AlbertModel has no list of layers with weights in this graph; check the whole graph")
 
 
@@ -121,6 +109,6 @@ def test_layers_that_are_no_chain_are_refused(graphs):
     reader = next(node for node in changed.node if late.output[0] in node.input)
     reader.input[[*reader.input].index(late.output[0])] = add.output[0]
     changed.node.insert([*changed.node].index(late) + 1, add)
-    message = refusal(InvalidSpec, sections_of, model, part, changed)
+    message = refusal(onnxfn.InvalidSpec, sections_of, model, part, changed)
     assert "no single value leads the hidden states into model.layers.1" in message
     assert "check the whole graph: --check whole" in message

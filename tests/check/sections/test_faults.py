@@ -14,8 +14,6 @@ import onnxfn
 from onnxfn.check.check import check_error
 from onnxfn.check.cuts.cut import layer_paths
 from onnxfn.export.report.report_file import check_facts
-from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.stored.reports import Report
 from onnxfn.specs.stored.serialize import from_json, to_json
 
 PAST = "text-generation-with-past"
@@ -156,7 +154,7 @@ def test_a_report_names_the_layer_in_its_table_its_json_and_its_error(exports, t
     spec, model, folder = exports("bert")
     passed = by_sections(spec, model, folder)
     assert f"model: {BERT}.3" in str(passed)
-    assert from_json(to_json(passed), record=Report) == passed
+    assert from_json(to_json(passed), record=onnxfn.Report) == passed
     facts = check_facts(passed)["sections"]
     assert [each["section"] for each in facts] == ["embedding", *(f"{BERT}.{index}" for index in range(4)), "head"]
     assert all(0 <= each["max_abs"] <= each["tolerance"] for each in facts)
@@ -205,11 +203,11 @@ def test_a_fault_in_a_layer_of_a_quantized_file_is_found_in_that_layer(exports, 
 def test_a_model_without_a_chain_of_layers_is_refused_with_advice(tmp_path):
     model = tiny.model("albert", "AutoModel")
     spec = onnxfn.spec_for(model, "feature-extraction")
-    message = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "out", check="sections")
+    message = refusal(onnxfn.InvalidSpec, onnxfn.export, spec, model, tmp_path / "out", check="sections")
     assert message.endswith("check the whole graph: --check whole, or check='whole'")
     assert not (tmp_path / "out").exists()
     assert "did you mean 'sections'" in refusal(
-        UnknownName, onnxfn.export, spec, model, tmp_path / "o", check="section"
+        onnxfn.UnknownName, onnxfn.export, spec, model, tmp_path / "o", check="section"
     )
 
 
@@ -230,7 +228,7 @@ def test_two_words_for_the_check_are_refused(tmp_path):
 def test_a_merged_decoder_of_an_encoder_decoder_is_refused_and_separate_ones_are_checked(model_type, tmp_path):
     model = tiny.model(model_type, "AutoModelForSeq2SeqLM")
     spec = onnxfn.spec_for(model, "text2text-generation-with-past")
-    message = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "merged", check="sections")
+    message = refusal(onnxfn.InvalidSpec, onnxfn.export, spec, model, tmp_path / "merged", check="sections")
     assert "no single value leads the hidden states into" in message
     exported = onnxfn.export(spec, model, tmp_path / "separate", decoders="separate", check="sections")
     assert exported.report.passed
@@ -240,5 +238,5 @@ def test_a_merged_decoder_of_an_encoder_decoder_is_refused_and_separate_ones_are
 
 @pytest.mark.parametrize("check", ["none", False])
 def test_a_comparison_of_nothing_is_refused(exports, check):
-    message = refusal(InvalidSpec, onnxfn.validate, *exports("bert"), check=check)
+    message = refusal(onnxfn.InvalidSpec, onnxfn.validate, *exports("bert"), check=check)
     assert message == f"validate needs a check, and check={check!r} is none; pass 'whole' or 'sections'"

@@ -8,7 +8,6 @@ import tiny
 import onnxfn
 from onnxfn.export.clients.folder import Folder
 from onnxfn.export.clients.side_files import SIDE_FILES, with_side_files
-from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.weights.layouts import LAYOUTS, with_alias
 
 HUB = LAYOUTS["hub"].side_files
@@ -17,8 +16,8 @@ HUB = LAYOUTS["hub"].side_files
 def planned(model_type, task="text-generation-with-past", dtypes=()):
     config = tiny.config(model_type)
     plan = onnxfn.plan(onnxfn.spec_for(config, task), config)
-    parts = [Part(f"{part.name}_{dtype}", part.spec, dtype=dtype) for part in plan for dtype in dtypes]
-    return config, Plan(parts or plan.parts)
+    parts = [onnxfn.Part(f"{part.name}_{dtype}", part.spec, dtype=dtype) for part in plan for dtype in dtypes]
+    return config, onnxfn.Plan(parts or plan.parts)
 
 
 def folder_of(model_type, *names, config=None, **options):

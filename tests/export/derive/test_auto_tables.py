@@ -16,17 +16,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families.heads import HEADS, family_head
-from onnxfn.export.derive.auto_tables import (
-    OTHER_NAMES,
-    TABLES,
-    auto_tables,
-    class_type,
-    is_listed,
-    listed_classes,
-    listed_loader,
-    listed_tasks,
-    row_of,
-)
+from onnxfn.export.derive import auto_tables as its
 from onnxfn.export.find.lookup import checkpoint_task, has_row, spec_for, tasks_for
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.tasks.tasks import canonical, for_task
@@ -40,28 +30,28 @@ OTHER_TABLES = {
 
 def test_every_table_belongs_to_a_task_or_has_a_reason():
     """A former version of transformers lacks some of the tables. Two tasks read that of models that see or hear."""
-    named = [*(name for task, names in TABLES.items() if task != "any-to-any" for name in names), *OTHER_TABLES]
+    named = [*(name for task, names in its.TABLES.items() if task != "any-to-any" for name in names), *OTHER_TABLES]
     assert len(set(named)) == len(named)
-    assert auto_tables().keys() <= set(named)
+    assert its.auto_tables().keys() <= set(named)
 
 
 def test_every_name_of_a_table_that_is_not_that_of_its_task_is_right():
-    assert {canonical(task) for task in OTHER_NAMES} == set(OTHER_NAMES)
-    named = {name for names in OTHER_NAMES.values() for name in names}
-    assert named <= auto_tables().keys() or Version(transformers.__version__) < Version("5.23")
+    assert {canonical(task) for task in its.OTHER_NAMES} == set(its.OTHER_NAMES)
+    named = {name for names in its.OTHER_NAMES.values() for name in names}
+    assert named <= its.auto_tables().keys() or Version(transformers.__version__) < Version("5.23")
 
 
 def test_a_head_without_an_auto_class_is_loaded_by_its_own_class():
-    assert listed_loader("bert", "fill-mask") == "AutoModelForMaskedLM"
-    assert listed_loader("patchtst", "time-series-regression") == "PatchTSTForRegression"
-    assert listed_loader("hubert", "automatic-speech-recognition") == "AutoModelForCTC"
-    assert listed_loader("bert", "audio-xvector") is None
+    assert its.listed_loader("bert", "fill-mask") == "AutoModelForMaskedLM"
+    assert its.listed_loader("patchtst", "time-series-regression") == "PatchTSTForRegression"
+    assert its.listed_loader("hubert", "automatic-speech-recognition") == "AutoModelForCTC"
+    assert its.listed_loader("bert", "audio-xvector") is None
 
 
 def test_an_encoder_is_a_task_of_its_own_where_the_model_has_more():
-    assert "text-encoding" in listed_tasks("t5")
-    assert "text-encoding" not in listed_tasks("bert")
-    assert listed_classes("t5", "text-encoding") == ("T5EncoderModel",)
+    assert "text-encoding" in its.listed_tasks("t5")
+    assert "text-encoding" not in its.listed_tasks("bert")
+    assert its.listed_classes("t5", "text-encoding") == ("T5EncoderModel",)
 
 
 # The specs of heads
@@ -80,7 +70,7 @@ def test_an_encoder_is_a_task_of_its_own_where_the_model_has_more():
 def test_a_family_knows_the_outputs_of_a_head_that_transformers_lists(model_type, task, outputs):
     spec = onnxfn.spec_for(model_type, task)
     assert {output.name: pattern(output.axes) for output in spec.outputs} == outputs
-    assert spec.call.loader == listed_loader(model_type, task)
+    assert spec.call.loader == its.listed_loader(model_type, task)
 
 
 def test_each_family_of_heads_has_a_row():
@@ -128,7 +118,7 @@ def test_a_model_has_the_head_of_its_class(model_type, class_name, task):
 
 
 def test_a_model_without_a_row_has_each_task_that_transformers_lists_for_its_class():
-    model = shrunk.model("moss_transcribe_diarize", listed_classes("moss_transcribe_diarize", "text-generation")[0])
+    model = shrunk.model("moss_transcribe_diarize", its.listed_classes("moss_transcribe_diarize", "text-generation")[0])
     planned = onnxfn.plan(onnxfn.spec_for(model, "text2text-generation"), model)
     assert [*planned["decoder_model"].outputs] == ["logits"]
     assert onnxfn.spec_for(model, "text-generation-with-past").cache.rows
@@ -149,8 +139,8 @@ def test_the_command_line_exports_a_checkpoint_of_a_head_that_no_row_names(model
 
 def test_the_text_decoder_of_a_model_of_several_modalities_has_the_tasks_of_its_class():
     """transformers lists its class for the type of the whole model, and its configuration is one of a decoder."""
-    assert is_listed("Llama4TextModel", "text-encoding")
-    assert not is_listed("Llama4TextModel", "fill-mask")
+    assert its.is_listed("Llama4TextModel", "text-encoding")
+    assert not its.is_listed("Llama4TextModel", "fill-mask")
     decoder = tiny.model("llama4_text", "Llama4TextModel")
     assert onnxfn.spec_for(decoder, "text-encoding").task == "text-encoding"
 
@@ -177,11 +167,11 @@ TASK = "text-generation-with-past"
     ],
 )
 def test_a_class_belongs_to_the_type_that_it_is_named_after(name, model_type):
-    assert class_type(name) == model_type
+    assert its.class_type(name) == model_type
 
 
 def test_a_type_with_a_row_has_that_row():
-    assert all(row_of(name, ARCHITECTURES) is row for name, row in ARCHITECTURES.items())
+    assert all(its.row_of(name, ARCHITECTURES) is row for name, row in ARCHITECTURES.items())
 
 
 def test_a_type_with_the_classes_of_another_has_the_row_of_that_under_its_own_name():
@@ -203,7 +193,7 @@ def test_a_configuration_has_the_row_that_its_type_has():
 
 @pytest.mark.parametrize("model_type", ["gemma4", "llama4", "shieldgemma2", "no_such_type"])
 def test_a_type_with_a_class_of_its_own_or_none_has_no_row_of_another(model_type):
-    assert row_of(model_type, ARCHITECTURES) is None
+    assert its.row_of(model_type, ARCHITECTURES) is None
 
 
 @pytest.mark.parametrize(("module", "owner"), [("transformers.models.llama.modeling_llama", "llama"), ("mine", None)])
@@ -211,13 +201,15 @@ def test_a_type_that_transformers_does_not_list_has_the_row_of_the_class_of_its_
     config = SimpleNamespace(to_dict=dict, model_type="mine")
     known = {"forward": None, "config": config, "config_class": LlamaConfig, "__module__": module}
     model = type("LlamaForCausalLM", (), known)()
-    row = row_of("mine", ARCHITECTURES, model)
+    row = its.row_of("mine", ARCHITECTURES, model)
     assert (row and row.derived) == (owner and f"the row of {owner}, whose classes mine has")
 
 
 def test_a_class_for_another_configuration_than_that_of_the_row_does_not_have_it():
     """MusicgenModel is a decoder, and its row is of the whole of Musicgen."""
-    assert row_of("musicgen_decoder", ARCHITECTURES, every_head.tiny_model("musicgen", "feature-extraction")) is None
+    assert (
+        its.row_of("musicgen_decoder", ARCHITECTURES, every_head.tiny_model("musicgen", "feature-extraction")) is None
+    )
 
 
 @pytest.mark.parametrize("model_type", BORROWERS)

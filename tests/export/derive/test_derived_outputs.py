@@ -7,7 +7,6 @@ from refusals import refusal
 from torch.nn import functional as F  # noqa: N812 - torch's own habit
 
 import onnxfn
-from onnxfn import CheckFailed, compose, derived, export, gives, plan, with_dtypes
 from onnxfn.specs.axes import axis_map, symbols
 
 
@@ -32,7 +31,7 @@ def mixed():
 
 @pytest.fixture(scope="module")
 def spec(mixed):
-    return derived(mixed, sample={"x": torch.randn(2, 3), "ids": torch.arange(8).reshape(2, 4)})
+    return onnxfn.derived(mixed, sample={"x": torch.randn(2, 3), "ids": torch.arange(8).reshape(2, 4)})
 
 
 def dtypes(record):
@@ -47,7 +46,7 @@ FIXED = {"positive": "bool", "wide": "float64", "small": "uint8"}
 
 def test_a_derived_spec_has_the_dtypes_of_a_run(spec):
     assert dtypes(spec) == {"y": "float", "best": "int", "ids_after": "int", **FIXED}
-    assert dtypes(plan(spec)) == {"y": "float", "best": "int64", "ids_after": "int64", **FIXED}
+    assert dtypes(onnxfn.plan(spec)) == {"y": "float", "best": "int64", "ids_after": "int64", **FIXED}
 
 
 EDITS = {
@@ -62,7 +61,7 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_file_has_the_dtypes_of_the_plan(edit, mixed, spec):
     types, expected = EDITS[edit]
-    result = export(with_dtypes(spec, **types), mixed)
+    result = onnxfn.export(onnxfn.with_dtypes(spec, **types), mixed)
     assert result.report.passed
     assert dtypes(result) == dict(zip(("y", "best", "ids_after"), expected, strict=True)) | FIXED
     known = {name: dtype for name, dtype in dtypes(result.plan).items() if dtype not in ("", "float", "int")}
@@ -73,13 +72,13 @@ def test_a_file_has_the_dtypes_of_the_plan(edit, mixed, spec):
 
 @pytest.mark.parametrize(("kind", "planned"), [("float", "float32"), ("int32", "int32")])
 def test_a_file_with_another_dtype_than_the_plan_is_refused(kind, planned, mixed, spec):
-    wrong = compose(spec, gives("best", "batch_size", kind=kind))
-    message = refusal(CheckFailed, export, wrong, mixed)
+    wrong = onnxfn.compose(spec, onnxfn.gives("best", "batch_size", kind=kind))
+    message = refusal(onnxfn.CheckFailed, onnxfn.export, wrong, mixed)
     assert f"'best' is int64 in the file, but {planned} in the plan: write gives('best', ..., kind='int64')" in message
 
 
 def test_outputs_without_a_kind_have_any_dtype(mixed, spec):
-    assert export(compose(spec, gives("best", "batch_size")), mixed).report.passed
+    assert onnxfn.export(onnxfn.compose(spec, onnxfn.gives("best", "batch_size")), mixed).report.passed
     assert onnxfn.with_output(spec, "best", "batch_size", kind="int64").outputs["best"].kind == "int64"
 
 

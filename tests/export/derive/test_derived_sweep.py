@@ -16,7 +16,6 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import onnxfn
-from onnxfn import ARCHITECTURES
 from onnxfn.export.load.class_tasks import task_of
 
 SECONDS = 240
@@ -39,7 +38,7 @@ def classes():
     names = {}
     for model_type in CONFIG_MAPPING:
         entry = next((table[model_type] for table in tables if model_type in table), None)
-        if entry and model_type not in ARCHITECTURES:
+        if entry and model_type not in onnxfn.ARCHITECTURES:
             names[model_type] = entry if isinstance(entry, str) else entry[0]
     return names | BUILT_BY
 

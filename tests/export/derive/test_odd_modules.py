@@ -288,11 +288,6 @@ def test_random_numbers_are_named_when_the_check_fails(name, tmp_path):
         exported(RANDOM[name], {"x": real(3, 4)}, tmp_path)
 
 
-def test_an_operator_without_a_translation_is_named(tmp_path):
-    with pytest.raises(CaptureFailed, match=r"of aten.mode, .*; compute it from other operators of torch, outside"):
-        exported(lambda x: x.mode(1).values, {"x": real(3, 4)}, tmp_path)
-
-
 def test_a_size_that_only_the_graph_calls_dynamic_is_refused_with_the_edit(tmp_path):
     message = (
         "axis 0 of 'output' is dynamic in the graph .*; use gives\\('output', ...\\) with a word such as 'n' for axis 0"
