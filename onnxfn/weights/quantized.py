@@ -45,6 +45,15 @@ class QuantizedWeight:
     inputs: Callable[[], InputErrors | None] = lambda: None
 
 
+def has_half_scales(rule: WeightRule) -> bool:
+    """Whether the scales of a weight are float16, and a float32 graph casts them.
+
+    At level 4 they are not: MatMulNBits packs codes with scales that are constants, and returns zeros if a session
+    without optimizations leaves the Cast in the graph (ONNX Runtime 1.32).
+    """
+    return rule.kind == "blocks" and rule.accuracy_level != 4  # noqa: PLR2004 - 8-bit integers
+
+
 def roles(rule: WeightRule) -> tuple[Role, ...]:
     """The tensors that a weight is stored as, in their order in a file."""
     has_zero_points = (rule.kind == "blocks" and not rule.symmetric) or rule.kind in INTEGERS

@@ -14,7 +14,7 @@ from onnxfn.models.dtypes import dtypes_in, float_dtype
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.quantization import INTEGERS, ReadingOperator, WeightRule, rule_for
-from onnxfn.weights.quantized import MATRIX_RANK, conv_rule, quantized_shape, roles
+from onnxfn.weights.quantized import MATRIX_RANK, conv_rule, has_half_scales, quantized_shape, roles
 
 
 @frozen(eq=False)
@@ -65,7 +65,7 @@ def _weight_bytes(
         rule = conv_rule(rule)
     elif bool(perm) != (rule.kind in INTEGERS):
         shape = shape[::-1]
-    sizes = {"codes": 1, "scales": 2 if rule.kind == "blocks" else itemsize, "zero_points": 1}
+    sizes = {"codes": 1, "scales": 2 if has_half_scales(rule) else itemsize, "zero_points": 1}
     return min(floats, sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule)))
 
 

@@ -23,7 +23,7 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import DYNAMIC, INTEGERS, STATIC, WeightRule, rule_for
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
 from onnxfn.weights.packed.stored_blocks import ROLES, bits_of, block_size, blocks_tensor, scale_dtype, stored_weight
-from onnxfn.weights.quantized import MATRIX_RANK, conv_rule, quantized_shape, roles
+from onnxfn.weights.quantized import MATRIX_RANK, conv_rule, has_half_scales, quantized_shape, roles
 
 NotQuantized = tuple[tuple[str, str], ...]
 """`(name, reason)` of each weight that a rule selects but that is not quantized."""
@@ -74,7 +74,7 @@ def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
     if len({read.rows_first for read in reads}) > 1:
         return "products and lookups read it along different axes, so they cannot share its blocks"
     _, shape = _stored(value, reads, rule)
-    sizes = {"codes": 1, "scales": 2 if rule.kind == "blocks" else 4, "zero_points": 1}
+    sizes = {"codes": 1, "scales": 2 if has_half_scales(rule) else 4, "zero_points": 1}
     about = sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule))
     if about >= prod(shape) * value.dtype.itemsize:
         return "its codes and scales would not be smaller"

@@ -15,7 +15,16 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.quantization import INTEGERS, STATIC, WeightRule
 from onnxfn.specs.stored.reports import GraphSize
 from onnxfn.weights.calibrated import InputErrors
-from onnxfn.weights.quantized import MATRIX_RANK, QuantizedWeight, Role, has_signs, quantized, quantized_shape, roles
+from onnxfn.weights.quantized import (
+    MATRIX_RANK,
+    QuantizedWeight,
+    Role,
+    has_half_scales,
+    has_signs,
+    quantized,
+    quantized_shape,
+    roles,
+)
 
 QUANTIZED = "onnxfn.quantized"
 """The key of the `QuantizedSlot` in the `meta` of an initializer."""
@@ -65,7 +74,7 @@ def _dtype(rule: WeightRule, role: Role, dtype: Any) -> Any:
     from onnx_ir import DataType
 
     if role == "scales":
-        return DataType.FLOAT16 if rule.kind == "blocks" else dtype
+        return DataType.FLOAT16 if has_half_scales(rule) else dtype
     return DataType.INT8 if has_signs(rule) else DataType.UINT8
 
 
