@@ -139,6 +139,12 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         "SmolLM2 against PyTorch in float32, 500 tokens of text. Blocks of 32; level 4: activations of 8 bits.",
         unchanged("file", "matrices", "output layer", "embedding", "agreement", "KL", "MB", "MB / float16"),
     ),
+    (
+        "static",
+        "Trained vision models in QDQ form: the class that PyTorch gives to 500 pictures that no calibration reads.",
+        unchanged("model", "file", "agreement", "MB", "MB / float32", "kernels of integers", "left in floats")
+        | unchanged("qdq_loss_debug"),
+    ),
 )
 """A row per benchmark: its name, what it measures, and which columns of its result are shown under which names."""
 
