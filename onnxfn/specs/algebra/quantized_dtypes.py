@@ -42,7 +42,7 @@ EIGHT_BITS = WeightRule(bits=8, accuracy_level=4, read_by=MATRICES)
 """Matrices and tables of embeddings in blocks of 8 bits, multiplied with activations in 8 bits with a scale for each
 block."""
 
-EIGHT_BIT_TABLES = WeightRule(bits=8, accuracy_level=4, read_by=["Gather"])
+EIGHT_BIT_TABLES = evolve(EIGHT_BITS, read_by=["Gather"])
 """Tables of embeddings, and the output layers that are tied to them, in blocks of 8 bits.
 
 A single scale for a table makes rare tokens equal: the stock quantizer of ONNX Runtime does that. With accuracy level 0
@@ -66,7 +66,7 @@ _STATIC = WeightRule(bits=8, kind="static", read_by=["MatMul", "Conv"])
 activations are uint8; without VNNI it adds two products in 16 bits, unless `session.x64quantprecision` is 1."""
 
 EIGHT_BIT_NAMES = tuple(
-    WeightRule(name, 8, accuracy_level=4, read_by=["MatMul"]) for name in ("*v_proj*", "*down_proj*", "*lm_head*")
+    evolve(EIGHT_BITS, where=name, read_by=["MatMul"]) for name in ("*v_proj*", "*down_proj*", "*lm_head*")
 )
 """The matrices in which errors change the distribution over tokens most; mixes of other tools have more bits there."""
 
