@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 import shrunk
 import tiny
@@ -11,6 +12,8 @@ from refusals import refusal
 from stock_quantizers import initializers
 
 import onnxfn
+from onnxfn.check.variants.measures import cosine_of
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.weights import quantized
 
 TASK = "text-generation-with-past"
@@ -55,6 +58,21 @@ def test_products_of_a_float16_graph_read_scales_of_float16(wide_llama, tmp_path
         scales = stored["_q4f16"][name]
         assert scales.dtype == np.float16
         np.testing.assert_allclose(scales, stored["_q4"][name], rtol=2**-9)
+
+
+def test_products_at_level_4_are_right_without_optimizations(wide_llama, tmp_path):
+    """Without them the Cast of scales in float16 is not computed before the kernel packs the codes."""
+    exported = onnxfn.export(
+        onnxfn.spec_for(wide_llama, TASK), wide_llama, tmp_path / "out", dtypes=("q8",), check=False
+    )
+    feeds = dummies(exported.plan.parts[0].spec, {})
+    logits = []
+    for level in (ort.GraphOptimizationLevel.ORT_ENABLE_ALL, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
+        options = ort.SessionOptions()
+        options.graph_optimization_level = level
+        session = ort.InferenceSession(exported.files[0], options)
+        logits.append(session.run(["logits"], feeds)[0])
+    assert cosine_of(*logits) > 0.99
 
 
 EXPERTS = {
