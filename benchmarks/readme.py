@@ -60,6 +60,11 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         },
     ),
     (
+        "time_line",
+        "A first export of MiniLM with its check: where the seconds of the process go. Stages contain imports.",
+        unchanged("lane", "seconds", "share"),
+    ),
+    (
         "export_real",
         "Models of real sizes: warm exports, then processes of the command lines. Both exporters check their files.",
         {
@@ -159,6 +164,10 @@ figure divided by that of the exporter in the row. onnxfn and its peers run in v
 the scripts create. "cannot": the exporter ends with an error. "wrong": its files differ from PyTorch or do not run.
 
 {benchmarks}
+
+## The time line of a first export
+
+![Imports of packages, and stages of the export, on one axis of seconds](time_line.svg)
 
 ## Requirements
 
