@@ -1,7 +1,4 @@
-"""The short names of patches and wrappers: `file.function` is a function of `patches/file.py`, or `wrappers/file.py`.
-
-A spec holds short names, also in a file. So a function that moves or is renamed leaves its name behind.
-"""
+"""The short names of patches and wrappers in specs: `file.function` of `patches/file.py` or `wrappers/file.py`."""
 
 from __future__ import annotations
 
@@ -38,11 +35,7 @@ def function_named(name: str, folder: str, *, kind: str, known: tuple[str, ...] 
 
 
 def short_names(folder: str) -> tuple[str, ...]:
-    """The short names of the functions in a folder.
-
-    >>> "attention.padding_mask" in short_names("patches")
-    True
-    """
+    """The short names of the functions in a folder."""
     return tuple(
         f"{path.stem}.{node.name}"
         for path in sorted((Path(__file__).parent / folder).glob("*.py"))

@@ -37,11 +37,7 @@ PLACES = "image_embeds_position_mask"
 
 @frozen
 class TokenTypes:
-    """An argument of `forward` with the type of each token: of a prompt, `text`, and of what the model writes, `new`.
-
-    `features`: from the name of features to the type of their placeholder tokens. `attention`: the rule of attention
-    between these types; empty if the types only give positions.
-    """
+    """An argument of `forward` with the type of each token; `attention`: the rule between these types, or empty."""
 
     argument: str
     text: int = 0

@@ -30,10 +30,8 @@ def canine_attention(
 
 
 def attention_mask(self: Any, input_ids: Tensor, span: Tensor, context: Tensor, length: Tensor) -> Tensor:
-    """For CpmAntModel._prepare_attention_mask, which lists all positions in Python: `[batch, queries, keys]`, bool.
-
-    The tokens of the prompt come first; after them, padding is at the left.
-    """
+    """For CpmAntModel._prepare_attention_mask, which lists all positions in Python: `[batch, queries, keys]`, bool."""
+    # The tokens of the prompt come first; after them, padding is at the left.
     index = torch.arange(input_ids.shape[1], device=input_ids.device)
     is_earlier = index[None, :] <= index[:, None]
     has_context = context[:, None, :].bool() | (context[:, :, None].logical_not() & is_earlier)
@@ -211,10 +209,8 @@ def phimoe_angles(self: Any, x: Tensor, position_ids: Any = None) -> tuple[Tenso
 
 
 def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
-    """For FunnelAttentionStructure.get_position_embeds, which lists all positions in Python and so fixes the length.
-
-    The positions of a block are evenly spaced, so relative positions are a descending arithmetic sequence.
-    """
+    """For FunnelAttentionStructure.get_position_embeds, which lists all positions in Python and so fixes the length."""
+    # The positions of a block are evenly spaced, so relative positions are a descending arithmetic sequence.
 
     def sin_cos(positions: Tensor) -> tuple[Tensor, Tensor]:
         half = self.config.d_model // 2

@@ -39,10 +39,7 @@ def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tenso
 
 
 def _antialiased(table: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
-    """A table `[height, width, size]`, resized with antialiasing, at some places of the new one.
-
-    `rows` and `columns`: the indices of the places, and the sizes of the new tables. A result is a weighted mean.
-    """
+    """A table `[height, width, size]`, resized with antialiasing, at places `(index, new size)` of both axes."""
     weights = (_weights(*places, size) for places, size in zip((rows, columns), table.shape[:2], strict=True))
     resized: Tensor = torch.einsum("...r,...c,rcs->...s", *weights, table.float())
     return resized.to(table.dtype)
@@ -72,10 +69,7 @@ class Patches:
 
 
 def patches_of(grid_thw: Tensor, merge: Any = 1) -> Patches:
-    """The facts about each patch of images with these grids: frames, height and width in patches, `[images, 3]`.
-
-    `merge`: the side of the blocks whose patches follow each other: a number, or one for each image.
-    """
+    """The facts about each patch of images with grids `[images, 3]`, in blocks of side `merge`."""
     image, within = members(grid_thw.prod(-1))
     height, width = grid_thw[:, 1][image], grid_thw[:, 2][image]
     side = merge if isinstance(merge, int) else merge[image]
@@ -113,10 +107,7 @@ def starts(counts: Tensor) -> Tensor:
 
 
 def blocks_of(grid_thw: Tensor, height: int, width: int, first: Tensor | None = None) -> Tensor:
-    """The indices of the patches of each block of this height and width, row by row: `[blocks, height * width]`.
-
-    `first`: the index of the first patch of each image, `[images]`; None: images follow each other.
-    """
+    """The indices of the patches of each block, row by row, `[blocks, height * width]`; `first`: that of each image."""
     cells = patches_of(torch.stack([grid_thw[:, 0], grid_thw[:, 1] // height, grid_thw[:, 2] // width], dim=1))
     image, row_length = cells.image, grid_thw[:, 2][cells.image]
     row = cells.frame * grid_thw[:, 1][image] + cells.row * height
@@ -172,10 +163,8 @@ def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:
 
 
 def temporal_merge_index(grid_thw: Tensor, kernel_height: int, kernel_width: int, kwargs: Any = None) -> Tensor:
-    """For get_vision_temporal_merge_index of Kimi K2.5 (transformers 5.23): `[merged, frames, patches of each]`.
-
-    All videos have the same number of frames, as the original needs it. For transformers 5.24 see `merged_frames`.
-    """
+    """For get_vision_temporal_merge_index of Kimi K2.5 (transformers 5.23): `[merged, frames, patches of each]`."""
+    # All videos have the same number of frames, as the original needs it. For transformers 5.24 see `merged_frames`.
     frame = functional.pad(grid_thw[:, 1:], (1, 0), value=1)
     patches = blocks_of(frame, kernel_height, kernel_width, starts(grid_thw.prod(-1)))
     sizes = frame.prod(-1)
@@ -211,10 +200,8 @@ def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs
 
 
 def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes: Tensor) -> Tensor:
-    """For VideoLlama3VisionModel.pixel_unshuffle: each image, made smaller by its merge size.
-
-    Bilinear resizing without antialiasing reads the middle patch of a block, or the mean of the four middle ones.
-    """
+    """For VideoLlama3VisionModel.pixel_unshuffle: each image, made smaller by its merge size."""
+    # Bilinear resizing without antialiasing reads the middle patch of a block, or the mean of the four middle ones.
     patches = patches_of(grid_thw)
     merge = merge_sizes[patches.image]
     inner, middle = patches.within % (merge * merge), (merge - 1) / 2

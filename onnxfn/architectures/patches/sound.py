@@ -122,10 +122,7 @@ def _delayed_codes(
 
 
 def conv1d_output(layer: Any, hidden_states: Tensor, padding_cache: Any = None) -> Tensor:
-    """For EncodecConv1d.forward, and copies of it, some without a norm, which keep their strides in tensors.
-
-    The input must be longer than its padding: the original pads a shorter one differently.
-    """
+    """For EncodecConv1d.forward and copies, which keep strides in tensors; the input is longer than its padding."""
     if padding_cache is not None:
         raise InvalidSpec("a sound that comes in pieces needs a cache of padding, which cannot be traced")
     stride = layer.conv.stride[0]
@@ -145,10 +142,8 @@ def nemotron_attention(
     cache: Any = None,  # the export encodes all frames at once
     **options: Any,
 ) -> tuple[Tensor, Any]:
-    """For NemotronAsrStreamingEncoderAttention.forward, whose mask of minus infinity makes NaN of a fully masked row.
-
-    Parakeet's masks with a finite number. A frame that attends to nothing gets the bias of the output projection.
-    """
+    """For NemotronAsrStreamingEncoderAttention.forward, whose mask of minus infinity makes NaN of a masked row."""
+    # Parakeet's masks with a finite number. A frame that attends to nothing gets the bias of the output projection.
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderAttention
 
     output, weights = ParakeetEncoderAttention.forward(
@@ -193,10 +188,7 @@ def _statistics(states: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor, speaking_speed: float = 1.0) -> Tensor:
-    """For length_regulator, which loops over the tokens: each token `[batch, length, size]` repeated by its duration.
-
-    If all durations of a batch are 0, each token has one frame.
-    """
+    """For length_regulator, which loops over tokens: each is repeated by its duration; one frame if all are 0."""
     durations = duration_labels
     if speaking_speed != 1.0:
         durations = torch.round(durations.float() * speaking_speed).long()

@@ -58,10 +58,8 @@ def global_block_ids(attention_mask: Tensor, global_block_size: int) -> tuple[Te
 
 
 def side_bias(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tensor:
-    """For compute_side_bias: the attention bias of tokens to blocks, `[batch, heads, tokens, blocks]`.
-
-    As in the original, padding attends to the blocks that hold no token. No token attends to the last block.
-    """
+    """For compute_side_bias: the attention bias of tokens to blocks, `[batch, heads, tokens, blocks]`."""
+    # As in the original, padding attends to the blocks that hold no token. No token attends to the last block.
     blocks = torch.arange(global_segment_ids.shape[-1], device=mask.device)
     distances = blocks - global_block_ids(mask, attention.global_block_size)[0][..., None].to(torch.int64)
     buckets = attention._relative_position_bucket(
@@ -93,10 +91,7 @@ def joined_embeddings(
     image_size: int = 224,
     patch_size: int = 16,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """For combine_image_text_embeddings: the tokens, each with the patch at its place added, then the other patches.
-
-    Zeros follow the other patches, so that each row has room for all patches.
-    """
+    """For combine_image_text_embeddings: tokens, each plus the patch at its place, then other patches, then zeros."""
     from transformers.models.udop.modeling_udop import get_visual_bbox
 
     # the patch in which the middle of a token's box lies

@@ -48,11 +48,7 @@ def renamed(arguments: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 
 
 def spec_name(name: str) -> str:
-    """The name that specs have for an argument or a field.
-
-    >>> spec_name("cache"), spec_name("input_ids")
-    ('past_key_values', 'input_ids')
-    """
+    """The name that specs have for an argument or a field."""
     return next((group[0] for group in GROUPS if name in group), name)
 
 
@@ -72,21 +68,13 @@ def field(result: Any, name: str) -> Any:
 
 
 def fields(result: Any) -> frozenset[str]:
-    """The names of what a result holds: its keys and attributes. A name that only leads to another one is not in it.
-
-    >>> sorted(fields({"logits": 1}))
-    ['logits']
-    """
+    """The names of what a result holds: its keys and attributes, but for a name that only leads to another one."""
     keys = result.keys() if isinstance(result, Mapping) else ()
     return frozenset((*keys, *getattr(result, "__dict__", ())))
 
 
 def called_by_any_name(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which also takes its arguments under their names in other versions.
-
-    >>> called_by_any_name(lambda *, cache: cache)(past_key_values=1)
-    1
-    """
+    """The function, which also takes its arguments under their names in other versions."""
     names = inspect.signature(function).parameters
     if not any(name in group for group in GROUPS for name in names):
         return function

@@ -24,10 +24,7 @@ def layer_sizes(model: Any) -> tuple[int, int] | None:
 
 
 def decoder_inputs(model: Any, input_ids: Any) -> tuple[Any, Any]:
-    """The embeddings of tokens and the inputs of layers that a model hands to its language model.
-
-    Models differ in how they look up placeholder tokens, so the model itself runs, without its language model.
-    """
+    """The embeddings of tokens and the inputs of layers that a model, run without its language model, hands to it."""
     from transformers.utils import ModelOutput
 
     handed: dict[str, Any] = {}

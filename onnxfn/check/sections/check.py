@@ -54,10 +54,7 @@ class RecordedCase:
 
 @frozen(eq=False)
 class SectionedFile:
-    """A written file with its sections, the paths of its layers, the part that it is for, and the cases.
-
-    `session` runs the file by its sections; of a quantized file the compared graph is its float form.
-    """
+    """A written file with its sections, the paths of its layers, the part that it is for, and the cases."""
 
     written: WrittenGraph
     sections: Sections

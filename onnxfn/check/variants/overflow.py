@@ -1,7 +1,4 @@
-"""The values of a float16 file that overflow, measured in its float form: ONNX Runtime's CPU hides what overflows.
-
-Its kernels compute much of float16 in float32. Those of other devices do not.
-"""
+"""The values of a float16 file that overflow in its float form: ONNX Runtime's CPU computes much in float32."""
 
 from __future__ import annotations
 

@@ -93,10 +93,7 @@ def _tokenizer(checkpoint: Path | None) -> Any:
 
 
 def text_references(model: Any, preprocessor: Any = None, checkpoint: Path | None = None) -> TextReferences:
-    """A function that computes the reference of a part at its first call. Variants of one export can share it.
-
-    The tokenizer is the preprocessor, or that of the preprocessor or of the checkpoint.
-    """
+    """A function that computes the reference of a part once, with the tokenizer of `preprocessor` or `checkpoint`."""
     reference = partial(_text_reference, model, preprocessor, cache(partial(text_tokens, preprocessor, checkpoint)))
     known: TextReferences = memoize(reference, key=lambda of, _: of[0].name.removesuffix(dtype_suffix(of[0].dtype)))
     return known

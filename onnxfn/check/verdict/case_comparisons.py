@@ -166,10 +166,7 @@ def _own_error(expected: Array, exact: Array) -> float:
 def output_comparisons(
     checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[verdict.Comparison] = ()
 ) -> tuple[verdict.Comparison, ...]:
-    """The comparison of each output in the case of a reference; the exact outputs are computed at most once.
-
-    PyTorch rounds otherwise for the first output that differs alone: in a faulty file each run would be in vain.
-    """
+    """The comparison of each output of a case; exact outputs are computed once, other roundings for the first alone."""
     part, inputs, comparisons = checked.part, reference.inputs, list[verdict.Comparison]()
 
     @cache

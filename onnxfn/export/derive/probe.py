@@ -41,10 +41,7 @@ INPUT_REFUSALS = (
 
 @frozen
 class Run:
-    """One run of a model: the size of each symbol, and the shapes and kinds of the results by their paths.
-
-    A kind is None for a dtype that no graph has.
-    """
+    """One run of a model: the size of each symbol, and the shapes and kinds of the results by their paths."""
 
     sizes: Mapping[str, int]
     shapes: Mapping[Path, tuple[int, ...]]
