@@ -165,10 +165,7 @@ def solve_for_name(symbol: str, size: int) -> dict[str, int]:
 
 
 def substitute(axes: AxisMap, values: Mapping[str, int | str]) -> AxisMap:
-    """Replaces names in the symbols of dynamic axes by numbers or formulas.
-
-    A symbol that is a single name is replaced by a formula only: a number would make the axis fixed.
-    """
+    """Replaces names in symbols of dynamic axes by numbers or formulas; a single name by a formula only."""
     return AxisMap(tuple(_substituted(axis, values) if axis.kind == "dynamic" else axis for axis in axes.axes))
 
 

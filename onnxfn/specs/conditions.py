@@ -128,10 +128,7 @@ def range_conditions(name: str, low: int | None, high: int | None) -> tuple[Cond
 
 
 def as_ranges(condition: Condition) -> tuple[Condition, ...]:
-    """The ends of the range in which a condition on one axis is true; the condition itself if that is no range.
-
-    It is computed for each size up to `DENSE`, and for powers of 2 beyond.
-    """
+    """The ends of the range, up to `DENSE` and powers of 2, in which a condition on one axis is true; else itself."""
     names = symbols_of(condition.text)
     if len(names) != 1 or is_range(condition):
         return (condition,)

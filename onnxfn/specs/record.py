@@ -22,10 +22,7 @@ NUMBERS: Mapping[Any, tuple[type, ...]] = MappingProxyType({int: (int,), float: 
 
 
 def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
-    """The fields of a record, each with a validator of the annotated type. A field of named records has each name once.
-
-    A validator of a field's own comes first: it knows more.
-    """
+    """The fields of a record, each with a validator of its type after its own. Named records have each name once."""
     own = [field.validator or (unique_names if isinstance(field.default, Named) else None) for field in fields]
     return [
         field.evolve(

@@ -23,10 +23,7 @@ DAMPING = 0.01
 
 @frozen(eq=False)
 class InputErrors:
-    """The inputs of a product, as torch tensors: their mean squares, and how errors of one move to those after it.
-
-    `factor`: the upper Cholesky factor of the inverse of the second moments.
-    """
+    """The mean squares of a product's inputs; `factor`: the upper Cholesky factor of their inverse moments."""
 
     squares: Any
     factor: Any
@@ -44,10 +41,7 @@ def input_errors(moments: Any) -> InputErrors:
 
 
 def calibrated_codes(rows: Any, inputs: InputErrors, rule: WeightRule) -> tuple[Any, Any, Any]:
-    """The codes of the rows of a float32 matrix in blocks, their scales and zero points, as `block_codes` returns them.
-
-    A code is at most `REACH` steps from its weight, but for a clipped one.
-    """
+    """The codes, scales and zero points of a float32 matrix in blocks, as of `block_codes`, within `REACH` steps."""
     import torch
 
     weights, (count, width) = torch.from_numpy(rows), rows.shape

@@ -27,11 +27,7 @@ JOURNAL_FILE, NEW_JOURNAL_FILE = "journal.json", "journal.json.new"
 
 @frozen
 class Journal:
-    """The changes of an export to the folder of an earlier export; names are relative to it.
-
-    `files` are moved to the folder, in this order. `stale`: the other files of the earlier export, which are deleted.
-    `new_folder`: the inode of the new folder, if the whole folder is swapped; 0 if files are moved one by one.
-    """
+    """The changes of an export to a folder: `files` to move, in order, `stale` ones to delete, `new_folder`'s inode."""
 
     files: tuple[str, ...] = field(converter=as_tuple)
     stale: tuple[str, ...] = field(converter=as_tuple)

@@ -174,10 +174,7 @@ def layout_in(folder: Path) -> Layout:
 
 
 def onnx_folder(folder: Path) -> Path:
-    """The folder of the ONNX files in the folder of an export, for any layout; `folder` itself if there are none.
-
-    InvalidSpec for a link out of `folder`, and for a file that is not regular.
-    """
+    """The folder of the ONNX files in an export's folder, else itself. InvalidSpec for a link out of it."""
     candidates = [folder / layout.subfolder for layout in LAYOUTS.values()]
     _check_inside(candidates, folder)
     chosen = next((candidate for candidate in candidates if any(candidate.glob("*.onnx"))), folder)

@@ -1,7 +1,4 @@
-"""Names that a file brings, and the files that they stand for: each stays inside its folder, after links, too.
-
-A file comes from anybody. So `is_inside` or `name_fault` judges each name in it before the file of that name is opened.
-"""
+"""Names that a file of anybody brings: `is_inside` or `name_fault` judges each before a file of that name is opened."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ def name_fault(name: Any, folder: Path) -> str | None:
 
 
 def file_fault(file: Path, folder: Path) -> str | None:
-    """Why a file in a folder is not opened; None for a file or a folder inside, or for none.
-
-    Its links may lead to other files of the folder, and to the blobs of the same repository in the cache of the hub.
-    """
+    """Why a file in a folder is not opened, if it leads out of the folder and of the hub's blobs for it; else None."""
     target, root = Path(os.path.realpath(file)), Path(os.path.realpath(folder))
     snapshots = next((parent for parent in root.parents if parent.name == SNAPSHOTS), root)
     repository = snapshots.parent

@@ -32,14 +32,14 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_166,
-    "architectures": 8_348,
-    "weights": 3_092,
+    "specs": 9_051,
+    "architectures": 8_110,
+    "weights": 2_994,
     "models": 1_767,
-    "graphs": 7_807,
+    "graphs": 7_750,
     "run": 1_283,
-    "check": 6_215,
-    "export": 11_975,
+    "check": 6_082,
+    "export": 11_874,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

@@ -178,7 +178,11 @@ def ordinary_logits(special: Collection[int], logits: Array) -> Array:
 
 
 def ordinary_ids(special: Collection[int], ids: Array) -> Array:
-    """Tokens with the smallest ordinary one in place of special ones."""
+    """Tokens with the smallest ordinary one in place of special ones.
+
+    >>> ordinary_ids({0, 9}, np.array([[9, 4, 0]])).tolist()
+    [[1, 4, 1]]
+    """
     ordinary = min({*range(len(special) + 1)} - {*special})
     return np.where(np.isin(ids, [*special]), ordinary, ids)
 

@@ -1,8 +1,4 @@
-"""Puts the files of an export in the place of an earlier one: the folder in one step, or its files one by one.
-
-In one step of the system no reader sees a part of both. Where that cannot be, the old files are moved away before the
-first new one appears. All moves are undone if one fails. If the process is killed, the next export finishes them.
-"""
+"""Puts the files of an export in the place of an earlier one, in one step of the system or by moves that are undone."""
 
 from __future__ import annotations
 
@@ -22,11 +18,8 @@ from onnxfn.weights.names import file_fault
 
 
 def move_files(journal: Journal, root: Path, folder: Path) -> None:
-    """Replaces and deletes the files of a journal in `folder`; the new ones are in a staging folder.
-
-    A single file is replaced by one rename. A failed step undoes all before it. Readers look for a journal in `folder`:
-    the staging folder is moved there first.
-    """
+    """Replaces and deletes the files of a journal in `folder`, where readers look for it; a failed step undoes all."""
+    # A single file is replaced by one rename. For several, the staging folder is first moved to `folder`.
     with ExitStack() as undo:
         inside = folder / root.name
         if inside != root:

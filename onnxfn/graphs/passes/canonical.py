@@ -82,11 +82,7 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
 
 
 def _numbered(kinds: list[str], taken: Collection[str]) -> Iterator[str]:
-    """For each kind a unique name: the kind and a number.
-
-    >>> list(_numbered(["Add", "Mul", "Add"], {"Add_0"}))
-    ['Add_1', 'Mul_0', 'Add_2']
-    """
+    """For each kind a unique name: the kind and a number."""
     counts: Counter[str] = Counter()
     for kind in kinds:
         while (name := f"{kind}_{counts[kind]}") in taken:

@@ -20,10 +20,7 @@ Sizes = Sequence[Any]
 
 
 def memory_order(tensor: Any) -> tuple[int, ...] | None:
-    """The axes of a dense tensor, from the one with the largest stride on; None if it is not seen to be dense.
-
-    A tensor that was transposed to channels last has `(0, 2, 3, 1)`. An axis of size 1 keeps its place in the shape.
-    """
+    """The axes of a dense tensor from the largest stride on, as `(0, 2, 3, 1)` for channels last; None if not dense."""
     strides = dict(enumerate(map(stride_factors, tensor.stride())))
     step, inner = ONE, []
     for _ in range(tensor.dim()):

@@ -1,7 +1,4 @@
-"""The bits of each weight within a limit, chosen by what each step to more bits saves for a byte.
-
-The divergences of weights are assumed to add up, as they do where they are small.
-"""
+"""The bits of each weight within a limit, by what each step saves for a byte; divergences are taken to add up."""
 
 from __future__ import annotations
 
@@ -16,10 +13,7 @@ from onnxfn.specs.quantization import Within
 
 @frozen
 class Storage:
-    """A way to store a weight: its bits, its bytes, and the KL divergence of a model with this weight stored so.
-
-    The bits are None if it stays as floats.
-    """
+    """A way to store a weight: its bits (None for floats), its bytes, and the KL divergence of a model with it."""
 
     bits: int | None
     bytes: int

@@ -154,10 +154,7 @@ def value_or(normalizer: Normalizer, config: Snapshot, source: Source, default: 
 
 
 def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -> bool:
-    """Whether the value of a condition is true. No condition (None) always holds; a missing value is false.
-
-    MissingValue if the configuration is UNKNOWN.
-    """
+    """Whether a condition's value is true; None holds, a missing value is false. MissingValue if all is UNKNOWN."""
     read = read_config if config is UNKNOWN else partial(value_or, default=False)
     return condition is None or bool(read(normalizer, config, condition))
 

@@ -151,10 +151,7 @@ def _values(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
 
 
 def _accepts(annotation: Any, value: Any) -> bool:
-    """Whether a value has an annotated type. What a container holds is not looked at, and literals are not compared.
-
-    The functions compare literals themselves: their errors name the closest value.
-    """
+    """Whether a value has an annotated type, of literals and of the items of containers any: functions refuse these."""
     origin = get_origin(annotation)
     if origin in (Union, UnionType):
         return any(_accepts(argument, value) for argument in get_args(annotation))

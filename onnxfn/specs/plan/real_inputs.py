@@ -110,10 +110,7 @@ def prompt_inputs(
 
 
 def picture_inputs(spec: PlannedSpec, preprocessor: Any = None, *, count: int, seed: int) -> dict[str, Array]:
-    """The inputs of a part for pictures from a seed, as its preprocessor computes them if it has one.
-
-    There are `count`, or fewer if they are large. Other inputs are dummies. None for a part that reads no pictures.
-    """
+    """The inputs of a part for at most `count` pictures from a seed; None for a part that reads no pictures."""
     main = (each for each in spec.inputs if each.forward_path[0] in MAIN_INPUTS["image"])
     images = [each.name for each in main if len(each.axes.axes) == 4]  # noqa: PLR2004 - batch, colors, height, width
     if not images:
@@ -182,10 +179,8 @@ def _features(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], se
 
 
 def _text_features(spec: PlannedSpec, tokenizer: Any, sizes: Mapping[str, int], _: int) -> dict[str, Any]:
-    """Token ids of texts with the planned shape; pairs of texts if the model has `token_type_ids`.
-
-    If the tokenizer pads, each text is shorter than the one before, so that all but the first have padding.
-    """
+    """Token ids of texts with the planned shape; pairs of texts if the model has `token_type_ids`."""
+    # If the tokenizer pads, each text is shorter than the one before, so that all but the first have padding.
     input_ids = next((input_ for input_ in spec.inputs if input_.forward_path == ("input_ids",)), None)
     if input_ids is None:
         return {}

@@ -79,10 +79,7 @@ def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[
 
 
 def nearest(base: Sizes, name: str, fits: Callable[[Sizes], bool], marks: Iterable[int] = ()) -> Iterator[Sizes]:
-    """The nearest sizes above and below `base` that fit, where only one axis differs; none for a side without any.
-
-    `marks` are sizes to try besides near and far ones.
-    """
+    """The nearest sizes above and below `base`, or `marks`, that fit, where one axis differs; none without any."""
     for direction in (1, -1):
         if (size := _nearest(base, name, fits, direction, marks)) is not None:
             yield {**base, name: size}
@@ -136,10 +133,8 @@ def simplest(
 
 
 def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes]) -> list[Condition]:
-    """The smallest size of an axis above all that failed; empty if none passed above them.
-
-    An axis counts whose size tells what failed from what passed; else one that alone differs from these sizes.
-    """
+    """The smallest size of an axis above all that failed; empty if none passed above them."""
+    # An axis counts whose size tells what failed from what passed; else one that alone differs from these sizes.
     for name in sizes:
         worst = max(each[name] for each in failed)
         if all(each[name] > worst for each in passed):
@@ -154,10 +149,7 @@ def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes]) -
 
 
 def _sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool]) -> Iterator[SizeCase]:
-    """The nearest sizes on the other side of a condition, and those at its border; all its axes move if one cannot.
-
-    A branch depends on the truth of its condition alone, so one pair is enough.
-    """
+    """The nearest sizes on the other side of a condition, and those at its border; all its axes move if one cannot."""
     names, marks = [name for name in symbols_of(condition.text) if name in base], _marks(base, condition)
     pairs = [(name, sizes) for name in names for sizes in nearest(base, name, _leaves(condition, affordable), marks)]
     for name, sizes in sorted(pairs, key=lambda pair: _distance(base, pair[1]))[:1]:

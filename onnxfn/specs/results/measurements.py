@@ -137,10 +137,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def measured_rows(measurements: Sequence[Measurement]) -> Rows:
-    """The measurements of a report below the heads of their columns; no rows without any.
-
-    Those of outputs that differ in the layer alone are one row, with the least value.
-    """
+    """The measurements of a report below heads; outputs of layers are one row, with the least value."""
     head = ("output", "measure", "value", "floor", "status", "over")
     names = [
         (f"{each.part}: {each.output}", each.measure, rounded(each.floor), status(each.passed, [each]), each.cases)

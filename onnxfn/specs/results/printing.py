@@ -74,10 +74,7 @@ def magnitude(number: int) -> str:
 
 
 def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
-    """The inputs, outputs, files and tasks of a spec; tensors that differ in the layer alone are one row.
-
-    `types` has the types and axes of outputs in the graph, where there is one.
-    """
+    """The inputs, outputs, files and tasks of a spec, one row for all layers; `types` are those of the graph."""
     past, dtype = spec.cache.past if hasattr(spec, "cache") else None, tensor_dtype(spec, "float")
     made_by = {generator.name: str(generator) for generator in spec.dummies.generators}
     forms = ((each, f"{tensor_dtype(spec, each.kind)}{graph_axes(spec, each)}") for each in spec.inputs)
@@ -131,10 +128,7 @@ def report_sections(report: Any) -> Sections:
 
 
 def exported_sections(exported: Any) -> Sections:
-    """The files, the first graph, what is known of the model, the time of each stage, and the report of an export.
-
-    The cases are in one row, by name; the report has their sizes. Files of several dtypes have one row each.
-    """
+    """The files, the first graph, what is known of the model, the time of each stage, and the report of an export."""
     sizes = {f"{size.part}.onnx": str(size) for size in exported.graphs}
     graphs = [(name, sizes[PurePath(name).name]) for name in exported.files if PurePath(name).name in sizes]
     names = [name for name in exported.files if PurePath(name).name not in sizes]
@@ -192,10 +186,7 @@ def weight_sections(plan: Any) -> Sections:
 
 
 def chosen_sections(plan: Any, report: Any = None) -> Sections:
-    """What is predicted of the bits that were chosen for files of a plan, beside what was measured; and these bits.
-
-    Weights that differ in the layer alone are one row. Before an export, the limits alone.
-    """
+    """What is predicted of chosen bits beside what was measured, and these bits; before an export the limits alone."""
     if not plan.chosen:
         pairs = ((part.name, rule.within) for part in plan for rule in _rules(part))
         limits = dict.fromkeys((name, f"within {within}") for name, within in pairs if within)
@@ -232,10 +223,7 @@ def file_size(number: int) -> str:
 
 
 def title(spec: Any) -> str:
-    """The name, the task, the opset and the tolerances of a spec, in one line.
-
-    For a spec that has none of them, the number of its tensors, its tasks and its cases.
-    """
+    """The name, task, opset and tolerances of a spec in one line; without any, how much it has."""
     words = [
         spec.name,
         spec.task,
@@ -275,10 +263,7 @@ def report_points(report: Any) -> dict[str, dict[str, float]]:
 
 
 def draw_report(report: Any, axes: Any = None) -> Any:
-    """Draws the points of a report in axes of matplotlib, new ones if there are none; returns the axes.
-
-    New axes are those of pyplot: a notebook shows them below the cell. OnnxfnError if matplotlib is not installed.
-    """
+    """Draws the points of a report in axes of matplotlib, by default new ones. OnnxfnError without matplotlib."""
     if axes is None:
         try:
             from matplotlib import pyplot as plt

@@ -98,11 +98,7 @@ def _chunks(weight: QuantizedWeight, role: Role, dtype: Any) -> Iterator[Array]:
 
 
 def _bytes(values: Array, bits: int) -> Array:
-    """Rows of integers as bytes: of two integers of 4 bits, the first is in the lower bits.
-
-    >>> _bytes(np.array([[1, 2, 3]], np.uint8), 4).tolist()
-    [[33, 3]]
-    """
+    """Rows of integers as bytes: of two integers of 4 bits, the first is in the lower bits."""
     if bits == 8:  # noqa: PLR2004 - a byte
         return np.ascontiguousarray(values)
     even = values if values.shape[1] % 2 == 0 else np.pad(values, ((0, 0), (0, 1)))
