@@ -54,7 +54,6 @@ def seeded():
 
 
 def is_fast(path):
-    """Whether the tests of a file run without torch."""
     name = path.relative_to(TESTS).as_posix()
     return any(Path(name).is_relative_to(entry) for entry in FAST) and name not in NOT_FAST
 

@@ -1,9 +1,4 @@
-"""Tiny random decoders are exported, agree with PyTorch at sizes that were not traced, and decode step by step.
-
-The default run exports `SAMPLE`. The sweep exports every task of every row:
-`python -m pytest -m sweep --record tests/architectures/test_decoders.py` writes `tests/sweeps/decoders.json`, and
-`tests/sweeps/decoding.json` for decoding step by step.
-"""
+"""Tiny random decoders are exported, agree with PyTorch at sizes that were not traced, and decode step by step."""
 
 import inspect
 from itertools import pairwise
@@ -63,7 +58,6 @@ BOUNDED = ("nemotron_h", "zamba2")
 
 
 def exported(model_type, task, folder, **overrides):
-    """A tiny model, and its checked export."""
     model = tiny.model(model_type, TASKS[task.removesuffix("-with-past")].call.loader, **overrides)
     return model, onnxfn.export(onnxfn.spec_for(model_type, task), model, folder)
 

@@ -28,7 +28,6 @@ def tokens():
 
 
 def experts_of(model):
-    """The experts that PyTorch chooses for each token, in rising order."""
     chosen = []
     hook = router_of(model).register_forward_hook(lambda _, __, result: chosen.append(result[2].numpy()))
     with torch.no_grad():
@@ -58,7 +57,6 @@ def experts_of_file(file):
 
 
 def different(left, right):
-    """For how many tokens the experts differ."""
     return int((left != right).any(axis=-1).sum())
 
 

@@ -239,7 +239,6 @@ def test_a_stable_diffusion_draws_the_same_image(tmp_path):
 
 
 def image(scheduler, component, ids, latents):
-    """The image after two steps; `component(name, **arguments)` runs a component."""
     states = component("text_encoder", input_ids=ids)
     scheduler.set_timesteps(2)
     for step in scheduler.timesteps:

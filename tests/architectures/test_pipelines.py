@@ -108,7 +108,6 @@ def pipeline(name):
     "name", [pytest.param(name, marks=[pytest.mark.sweep] * (name != DEFAULT)) for name in PIPELINES]
 )
 def test_a_pipeline_draws_the_same_on_onnx_runtime(name, tmp_path):
-    """At a size that no run showed: all components with weights are files."""
     diffusion, arguments = pipeline(name), PIPELINES[name][1]
 
     def drawn(prompt, height, width):

@@ -11,8 +11,6 @@ from onnxfn.specs.algebra.dummies import dummies
 
 
 class Rounded(nn.Module):
-    """Computes in another dtype, and adds something."""
-
     def __init__(self, dtype, shift=1.0):
         super().__init__()
         self.dtype, self.shift = dtype, shift

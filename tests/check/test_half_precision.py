@@ -130,8 +130,6 @@ def test_a_small_fault_is_found(fault, tmp_path):
 
 
 class Narrow(torch.nn.Linear):
-    """Does not run in float64."""
-
     def forward(self, x):
         if x.dtype == torch.float64:
             raise TypeError("float64")

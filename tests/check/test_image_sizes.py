@@ -28,8 +28,6 @@ from onnxfn.weights.onnx_files import metadata
 
 
 class Picker(torch.nn.Module):
-    """Picks the best of the positions of an image, one for each 8 by 8 pixels."""
-
     def __init__(self, count):
         super().__init__()
         self.convolution = torch.nn.Conv2d(3, 4, 8, 8)
@@ -40,8 +38,6 @@ class Picker(torch.nn.Module):
 
 
 class Grid(torch.nn.Module):
-    """Adds a value for each position of images of 64 by 64."""
-
     def __init__(self):
         super().__init__()
         self.convolution = torch.nn.Conv2d(3, 4, 8, 8)
@@ -208,11 +204,7 @@ SPEC = image_spec(gives("features", "batch_size ((height+7)//8)*((width+7)//8) _
 
 
 class Patches(torch.nn.Module):
-    """Features of patches of 8 by 8 pixels.
-
-    Args:
-        enlarge: From an image to one whose sides are multiples of 8.
-    """
+    """Features of patches of 8 by 8 pixels."""
 
     def __init__(self, enlarge):
         super().__init__()
@@ -255,8 +247,6 @@ def test_a_model_that_resizes_all_images_is_exported_for_all_sizes(tmp_path):
 
 
 class Untraceable(Patches):
-    """Patches of images whose height is a number: torch cannot trace it at a dynamic height."""
-
     def forward(self, pixel_values):
         if not isinstance(pixel_values.shape[2], int):
             raise NotImplementedError("a height that torch cannot solve")

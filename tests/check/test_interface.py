@@ -26,8 +26,6 @@ def exported(classifier, tmp_path_factory):
 
 
 def more_outputs(model):
-    """A fault: an output beyond those of the plan."""
-
     def add(graph):
         graph.output.append(helper.make_tensor_value_info("more", TensorProto.INT64, ["batch_size", "sequence_length"]))
         graph.node.append(helper.make_node("Identity", ["input_ids"], ["more"]))

@@ -113,7 +113,6 @@ def test_an_output_without_an_error_in_float64_stays_as_it_was_judged(classifier
 
 
 def rounded(size):
-    """Norms of so many unit roundoffs."""
     return Norms(size * FLOAT32.unit_roundoff, size * FLOAT32.unit_roundoff)
 
 

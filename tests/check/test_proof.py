@@ -28,7 +28,6 @@ DOWN = "model.layers.0.mlp.down_proj.weight"
 
 @pytest.fixture(scope="module")
 def file(wide_llama, tmp_path_factory):
-    """A file whose matrices have 4 bits."""
     folder = tmp_path_factory.mktemp("proof")
     onnxfn.export(SPEC, wide_llama, folder / "own", check=False)
     return quantized_in_blocks(folder / "own" / "model.onnx", folder / "quantized" / "model.onnx")

@@ -19,7 +19,6 @@ SPEC = onnxfn.spec_for("llama", "text-generation")
 
 @pytest.fixture(scope="module")
 def quantized(wide_llama, tmp_path_factory):
-    """From the name of a format to a file in it."""
     folder = tmp_path_factory.mktemp("quantized")
     onnxfn.export(SPEC, wide_llama, folder / "own", check=False)
     onnxfn.export(onnxfn.quantize(SPEC, bits=4), wide_llama, folder / "with tables", check=False)

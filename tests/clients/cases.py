@@ -37,17 +37,14 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The name of the case among those of its kind."""
         return " ".join([self.checkpoint, *([self.dtype] if self.dtype != "fp32" else [])])
 
     @property
     def name(self) -> str:
-        """The name of the case in a test's name."""
         return f"{self.kind} {self.label}"
 
 
 def image(width: int, height: int) -> dict[str, Any]:
-    """An image of uneven points, in red, green and blue."""
     points = np.random.default_rng(0).integers(0, 256, width * height * 3)
     return {"image": {"data": points.tolist(), "width": width, "height": height}}
 
@@ -61,7 +58,6 @@ def quarters(width: int) -> dict[str, Any]:
 
 
 def sound(samples: int) -> dict[str, Any]:
-    """A sound of two tones and noise."""
     time = np.arange(samples) / 16000
     noise = np.random.default_rng(0).normal(0, 0.05, samples)
     wave = 0.5 * np.sin(2 * np.pi * 440 * time) + 0.2 * np.sin(2 * np.pi * 1230 * time) + noise

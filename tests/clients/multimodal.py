@@ -67,7 +67,6 @@ class Sight:
 
 
 def sight(model_type: str, root: Path) -> Sight:
-    """A tiny model of a type, exported by the command line."""
     task = TASKS[model_type]
     model = tiny_model(model_type, HEARS if task == SEES_AND_HEARS else task)
     for config in (model.generation_config, model.config, model.config.get_text_config()):
@@ -109,12 +108,10 @@ def without_padding(prompt: Prompt) -> Prompt:
 
 
 def images(prompt: Prompt) -> np.ndarray:
-    """The images of a prompt; none for a text alone."""
     return prompt.arguments.get("pixel_values", np.zeros(0))
 
 
 def texts(prompt: Prompt) -> int:
-    """The number of texts of a prompt."""
     return len(prompt.arguments[IDS])
 
 
@@ -131,7 +128,6 @@ def is_placeholder(ids: np.ndarray, known: Placeholders) -> np.ndarray:
 
 
 def client_arguments(sight: Sight, prompt: Prompt) -> dict[str, np.ndarray]:
-    """The arguments of a prompt as transformers.js takes them."""
     model_type, ids = sight.model.config.model_type, prompt.arguments[IDS]
     names = CLIENT_NAMES.get(model_type, {})
     arguments = {names.get(name, name): np.asarray(array) for name, array in prompt.arguments.items()}
@@ -153,7 +149,6 @@ def with_begins(prompt: Prompt, sight: Sight) -> Prompt:
 
 
 def written(sight: Sight, prompt: Prompt) -> np.ndarray:
-    """The tokens that PyTorch writes after a prompt."""
     ids = prompt.arguments[IDS]
     arguments = forward_arguments(sight.model, prompt.arguments, ids, sight.known, has_three_positions=True)
     names = {*inspect.signature(sight.model.forward).parameters}

@@ -94,7 +94,6 @@ class Pair:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes of transformers.js that may load the model."""
         return CLASSES.get(self.kind, ("AutoModel",))
 
 
@@ -115,5 +114,4 @@ def exported_task(model_type: str, kind: str) -> str:
 
 
 def tensor(array: Any) -> dict[str, Any]:
-    """An array as a job has it."""
     return {"type": str(array.dtype), "dims": list(array.shape), "data": array.flatten().tolist()}

@@ -88,7 +88,6 @@ def heard_tokens(model, features):
 
 
 def written_text(reference, prompt):
-    """The text that PyTorch adds to a text, or answers to messages."""
     tokenizer = reference.tokenizer
     text = prompt.get("text") or tokenizer.apply_chat_template(CHAT, add_generation_prompt=True, tokenize=False)
     ids = tokenizer(text, return_tensors="pt")["input_ids"]

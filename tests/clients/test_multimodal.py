@@ -47,7 +47,6 @@ def case_of(model_type):
 
 
 def job(model, prompt):
-    """The job of transformers.js: tensors in, tokens out."""
     classes = CLASSES.get(TASKS[model.model.config.model_type], SIGHT_CLASSES)
     feeds = {name: tensor(array) for name, array in client_arguments(model, prompt).items()}
     return {"folder": str(model.folder), "classes": classes, "options": WRITING, "feeds": feeds}

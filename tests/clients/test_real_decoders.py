@@ -78,7 +78,6 @@ def test_genai_writes_the_text_of_a_folder_in_4_bits(exports, note):
 
 
 def new_text(result):
-    """The text that a client adds; transformers.js gives the whole text."""
     return result if isinstance(result, str) else result[0]["generated_text"].removeprefix(TEXTS[0])
 
 

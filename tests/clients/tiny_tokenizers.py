@@ -27,7 +27,6 @@ WriteTokenizer = Callable[[Path], None]
 
 
 def write_wordpiece(folder: Path) -> None:
-    """Writes the tokenizer of a BERT, as transformers writes it: letters and some words."""
     from transformers import AutoTokenizer
 
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

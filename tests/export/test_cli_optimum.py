@@ -52,7 +52,6 @@ def requests(monkeypatch):
 
 
 def run(*words):
-    """The result of the command `export`, and its message in one line without the frame."""
     result = CliRunner().invoke(app, ["export", *words])
     return result, " ".join(re.sub("[│╭╮╰╯─]", " ", result.stderr).split())
 

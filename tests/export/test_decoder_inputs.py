@@ -18,13 +18,11 @@ TASK = "text-generation-with-past"
 
 
 def exported(model_type, folder, edit=lambda spec: spec):
-    """An export of a tiny decoder that takes the input, and the model."""
     model = tiny.model(model_type, "AutoModelForCausalLM")
     return onnxfn.export(edit(with_input(spec_for(model_type, TASK), NAME)), model, folder / "out"), model
 
 
 def feeds(result, ids, **more):
-    """The inputs of a prompt, with an empty cache."""
     sizes = {"batch_size": ids.shape[0], "sequence_length": ids.shape[1], "past_sequence_length": 0}
     part = result.plan.parts[0]
     shapes = {name: [sizes.get(axis.symbol, 0) if axis.kind == "dynamic" else int(axis.symbol)

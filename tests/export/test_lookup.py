@@ -27,7 +27,6 @@ BASE, LLAMA = model("BertModel"), model("LlamaForCausalLM", "llama")
 
 
 def module_without_config(name):
-    """A stand-in for a module of a user: it has `forward` and no configuration."""
     return type(name, (), {"forward": None})()
 
 

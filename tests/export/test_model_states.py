@@ -17,7 +17,6 @@ def bert():
 
 
 def changed(change):
-    """A model after a change in place."""
     model = bert()
     change(model)
     return model

@@ -181,7 +181,6 @@ def test_a_file_larger_than_the_system_allows(top):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 60 KB in memory."""
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=60k", "none", str(folder)]

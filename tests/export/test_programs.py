@@ -15,8 +15,6 @@ from onnxfn.export.run.program_check import _distance, check_program
 
 
 class Encoder(nn.Module):
-    """States of tokens, and how many frames each lasts."""
-
     def __init__(self):
         super().__init__()
         self.table, self.lengths = nn.Embedding(40, 8), nn.Linear(8, 1)
@@ -38,8 +36,6 @@ class Vocoder(nn.Module):
 
 
 class Speech:
-    """Text to speech: three modules, and Python between them."""
-
     def __init__(self):
         torch.manual_seed(0)
         self.components = {"encoder": Encoder(), "decoder": nn.GRU(8, 8, batch_first=True), "vocoder": Vocoder()}
@@ -69,8 +65,6 @@ class Detector(nn.Module):
 
 
 class Ranker:
-    """Two encoders of text, and their similarity."""
-
     def __init__(self):
         torch.manual_seed(0)
         self.modules = {"query": Encoder().eval(), "document": Encoder().eval()}
@@ -262,8 +256,6 @@ def test_what_is_no_program_is_refused_by_name(tmp_path):
 
 
 class Table(nn.Module):
-    """Keeps the positions of the longest text that it has read."""
-
     def __init__(self):
         super().__init__()
         self.positions = torch.zeros(4)
@@ -285,8 +277,6 @@ def test_a_module_keeps_nothing_of_a_call_without_values(tmp_path):
 
 
 class Large(nn.Module):
-    """Numbers between that float16 does not have."""
-
     def forward(self, states):
         return states * 3e5 / 3e5
 
@@ -357,8 +347,6 @@ def test_the_distance_of_complex_numbers_counts_both_their_parts():
 
 
 class Marker(nn.Module):
-    """Marks pictures, which are arrays of numpy."""
-
     def mark(self, pictures):
         return pictures + 1
 

@@ -35,7 +35,6 @@ from onnxfn.export.publish.staging import Destination, staging_folder
 
 
 def published(names, folder, parts=(), *, overwrite=True):
-    """Publishes files with these names in a folder."""
     destination = Destination(folder)
     with staging_folder(destination) as staging:
         files = staged(staging, *names)

@@ -19,7 +19,6 @@ STREAM_ATTRIBUTES = ("encoding", "errors", "closed", "newlines", "line_buffering
 
 
 def llama(scale=1.0):
-    """A llama of 8 layers, of which an export traces 4."""
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=8, attention_dropout=0.5)
     model.model.embed_tokens.weight.data *= scale
     return model

@@ -38,7 +38,6 @@ def exported(t5, tmp_path_factory):
 
 @pytest.fixture
 def folder(exported, tmp_path):
-    """A copy of the export, to be changed."""
     return Path(shutil.copytree(exported, tmp_path / "copy"))
 
 
@@ -134,7 +133,6 @@ def test_linked_weights_are_verified_and_weights_that_were_not_written_are_not_m
 
 
 def test_the_parts_of_a_pipeline_are_verified_together(folder, exported, tmp_path):
-    """As diffusers lays out a pipeline: a folder for each part."""
     shutil.copytree(exported, tmp_path / "pipeline" / "one")
     shutil.copytree(exported, tmp_path / "pipeline" / "two")
     assert onnxfn.verify(tmp_path / "pipeline").files == 2 * onnxfn.verify(exported).files

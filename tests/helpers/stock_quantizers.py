@@ -10,7 +10,6 @@ from onnx import numpy_helper
 
 
 def quantized_in_blocks(file: Path, target: Path, *, bits: int = 4, symmetric: bool = True) -> Path:
-    """The file with its matrices in blocks of 32."""
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer, QuantFormat
 
     quantizer = MatMulNBitsQuantizer(
@@ -27,7 +26,6 @@ def quantized_in_blocks(file: Path, target: Path, *, bits: int = 4, symmetric: b
 
 
 def quantized_as_nf4(file: Path, target: Path) -> Path:
-    """The file with its matrices in blocks of NormalFloat4."""
     from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
     quantizer = MatMulBnb4Quantizer(onnx.load(file), MatMulBnb4Quantizer.NF4, 64)
@@ -86,7 +84,6 @@ def with_changed(file: Path, target: Path, changes) -> Path:
 
 
 def initializers(file: Path) -> dict[str, np.ndarray]:
-    """The arrays of the initializers of a file, by name."""
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(file).graph.initializer}
 
 

@@ -37,7 +37,6 @@ def matrices(model: g.Model, *words: str) -> list[tuple[str, np.ndarray]]:
 
 
 def by_name(*kinds: Callable[[g.Model], Iterator[Site]]) -> dict[str, Kind]:
-    """Kinds by the names of their functions, in words."""
     return {kind.__name__.replace("_", " "): kind for kind in kinds}
 
 

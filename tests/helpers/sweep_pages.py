@@ -1,7 +1,4 @@
-"""Pages of the recorded results: a summary, and a table of each sweep with the columns that its page names.
-
-`python tests/tools/coverage.py FOLDER` writes them. They are outputs: the repository holds the JSON files alone.
-"""
+"""Pages of the recorded results: a summary, and a table of each sweep with the columns that its page names."""
 
 import re
 from collections import Counter

@@ -13,7 +13,6 @@ LOADERS = ("from_pretrained", "from_config")
 
 
 def loading_calls(source):
-    """The uses of loaders in a source that are not the first argument of a call of `pretrained` with the flag."""
     tree = ast.parse(source)
     right = {
         call.args[0]

@@ -69,7 +69,6 @@ def attributes(node):
 
 
 def private_names(source):
-    """The private names in a source, one by one."""
     for node in ast.walk(ast.parse(source)):
         yield from filter(is_private, paths(node))
         yield from (name for name in attributes(node) if name not in ATTRIBUTES | OTHER_ATTRIBUTES.keys())

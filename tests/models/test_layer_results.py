@@ -7,8 +7,6 @@ from onnxfn.models.model_state import model_copy
 
 
 class Stack(torch.nn.Module):
-    """Layers one after the other; the last is called twice."""
-
     def __init__(self):
         super().__init__()
         self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(4))

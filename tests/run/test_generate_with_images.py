@@ -26,7 +26,6 @@ def folder(llava, tmp_path_factory):
 
 @pytest.fixture
 def inputs(llava):
-    """Two texts with a picture each, of which the second is shorter."""
     config = llava.config
     side = config.vision_config.image_size
     with torch.no_grad():

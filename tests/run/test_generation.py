@@ -27,7 +27,6 @@ def exported(llama, tmp_path_factory):
 
 
 def prompts():
-    """Two prompts of 7 and 4 tokens, padded at the left."""
     ids = np.random.default_rng(0).integers(2, 100, (2, 7))
     mask = np.ones_like(ids)
     mask[1, :3] = 0

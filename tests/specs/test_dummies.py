@@ -33,7 +33,6 @@ rows = st.integers(2, 6)
 
 
 def array_of(function, *axes, **arguments):
-    """The dummy that a function makes."""
     spec = compose(takes("x", " ".join(map(str, axes)), "g", kind="float"), generates("g", function, **arguments))
     return dummies(spec, {})["x"]
 

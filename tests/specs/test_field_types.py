@@ -31,7 +31,6 @@ WRONG = {
 
 
 def example(annotation):
-    """A value of an annotated type."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType, Literal):
         return example(arguments[0]) if origin is not Literal else arguments[0]

@@ -1,7 +1,4 @@
-"""Lines that one writes first: each works, or its error has the right line.
-
-Those that need a model are in tests/export/test_guessed_exports.py.
-"""
+"""Lines that one writes first: each works, or its error has the right line."""
 
 import builtins
 import json

@@ -47,7 +47,6 @@ TASKED = [(model_type, task) for model_type, spec in ARCHITECTURES.items() for t
 
 
 def value(spec, path):
-    """The value at a dotted path of fields."""
     return attrgetter(path)(spec)
 
 
@@ -204,7 +203,6 @@ def test_a_pattern_gives_its_axes_which_print_as_the_pattern(said):
 
 
 def leaves(tree, path=()):
-    """Every (path, number) of a tree, found without onnxfn."""
     if isinstance(tree, int):
         return [(path, tree)]
     steps = tree.items() if isinstance(tree, dict) else enumerate(tree)
@@ -301,7 +299,6 @@ def test_a_dummy_is_the_same_in_another_process():
 
 
 def pickled(record):
-    """A record after a turn through pickle."""
     return pickle.loads(pickle.dumps(record))
 
 

@@ -28,7 +28,6 @@ CONFIG = {"vocab_size": 99, "num_hidden_layers": 30, "num_attention_heads": 4, "
 
 
 def first_cells(record):
-    """The first cell of each row that a record prints as."""
     return [line.split("  ")[0] for line in map(str.strip, str(record).splitlines())]
 
 

@@ -21,7 +21,6 @@ def tokenizer():
 
 
 def inputs_of(model_type, task, preprocessor, values=WIDE, **sizes):
-    """The inputs of a tiny model, from a preprocessor."""
     return dummy_inputs(
         spec_for(model_type, task), tiny.config(model_type, **values), "np", preprocessor=preprocessor, **sizes
     )

@@ -39,7 +39,6 @@ HOSTILE_TARGETS = (
 
 @pytest.fixture
 def canary(tmp_path, monkeypatch):
-    """The name of a module that can be imported, and is not imported yet."""
     (tmp_path / f"{CANARY}.py").write_text("import numpy\n\ndef ids(random, shape):\n    return numpy.zeros(shape)\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield CANARY

@@ -1,8 +1,4 @@
-"""Statistics of norms over batches, measured on inputs.
-
-A new model has the means 0 and the variances 1. With them, values vanish in a deep network, and its outputs are
-constants that show no fault.
-"""
+"""Statistics of norms over batches, measured on inputs."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -43,7 +43,6 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool, 
 
 
 def graph(tensors, op="Identity"):
-    """A graph whose outputs are its weights."""
     values = [ir.Value(name=name, const_value=tensor) for name, tensor in tensors.items()]
     nodes = [ir.node(op, [value]) for value in values]
     for node, value in zip(nodes, values, strict=True):

@@ -32,7 +32,6 @@ float_dtypes = st.sampled_from((torch.float32, torch.float16, torch.bfloat16))
 
 
 def stored(matrix, rule, dtypes=DTYPES):
-    """The arrays that a matrix is stored as, by their roles, as a file gets them."""
     tensor = quantized(QuantizedWeight("w", onnx_ir.tensor_adapters.TorchTensor(matrix), rule))
     lazy = {role: tensor(role, dtypes[role], quantized_shape(rule, role, matrix.shape)) for role in roles(rule)}
     return {

@@ -11,7 +11,6 @@ ROWS, COLUMNS = 48, 50
 
 
 def product(dtype, nodes, initializers, factor):
-    """What ONNX Runtime computes for the nodes of a graph of one product."""
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     inputs, outputs = (
         [helper.make_tensor_value_info(name, kind, [None, None, size])] for name, size in (("x", ROWS), ("y", COLUMNS))

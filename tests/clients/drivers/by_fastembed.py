@@ -10,7 +10,6 @@ from lines import answer_jobs
 
 
 def result(job: dict[str, Any]) -> list[list[float]]:
-    """The normalized embeddings of texts."""
     TextEmbedding.add_custom_model(
         model=job["folder"],
         pooling=PoolingType.MEAN,

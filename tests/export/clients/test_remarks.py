@@ -15,7 +15,6 @@ WITH_PAST, SEES = "text-generation-with-past", "image-text-to-text-with-past"
 
 
 def remarks_of(spec, config, layout="hub", **options):
-    """The remarks on the plan of a spec."""
     return with_remarks(onnxfn.plan(spec, config, **options), config, LAYOUTS[layout]).remarks
 
 

@@ -21,7 +21,6 @@ def planned(model_type, task="text-generation-with-past", dtypes=()):
 
 
 def folder_of(model_type, *names, config=None, **options):
-    """The folder of a tiny model, with the configuration that transformers writes."""
     own, plan = planned(model_type, **options)
     texts = {"config.json": config or own.to_json_string()}
     return with_side_files(Folder(plan, texts, subfolder="onnx"), names)

@@ -119,7 +119,6 @@ def test_a_model_without_known_inputs_raises_an_error_with_its_arguments_and_a_r
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The checkpoint of a decoder without a row."""
     path = tmp_path_factory.mktemp("zaya")
     assert "zaya" not in ARCHITECTURES
     shrunk.model("zaya", "ZayaForCausalLM").save_pretrained(path)

@@ -17,8 +17,6 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 
 
 class Pooled(nn.Module):
-    """The mean of the embeddings of tokens that are not masked."""
-
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)

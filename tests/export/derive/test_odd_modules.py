@@ -337,8 +337,6 @@ def test_buffers_that_forward_changes_are_refused_and_left_as_they_were(way):
 
 
 class Noting(nn.Module):
-    """Notes its last answer in a buffer that it does not read."""
-
     def __init__(self):
         super().__init__()
         self.register_buffer("last", torch.zeros(4))
@@ -357,8 +355,6 @@ def quantized():
 
 
 class Called:
-    """An object that is called, and is no module."""
-
     def __call__(self, x):
         return x * 2
 
@@ -414,8 +410,6 @@ def test_an_odd_module_is_refused_in_one_line_that_tells_what_to_do(name, tmp_pa
 
 
 class LeavesOutOnes(nn.Module):
-    """Leaves out a mask of ones, as transformers does, and computes something else without one."""
-
     def forward(self, x, mask):
         is_left_out = not torch.compiler.is_exporting() and mask.all()
         return x.cumsum(1) if is_left_out else x * mask

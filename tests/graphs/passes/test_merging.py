@@ -26,7 +26,6 @@ def model_of(inputs, outputs, nodes, weights):
 
 
 def main_model():
-    """Outputs `past + x` and the past. The past is the input that may be empty."""
     x, past = value("x", "n", 2), value("past.state", "n", 2)
     total, passed = ir.node("Add", [past, x]), ir.node("Identity", [past])
     total.outputs[0].name, passed.outputs[0].name = "total", "present.state"
@@ -34,7 +33,6 @@ def main_model():
 
 
 def filler():
-    """Computes the past as `x * w`. One of its names, total, is also in the main graph."""
     factors = ir.tensor(np.array([2.0, 3.0], dtype="float32"), name="w")
     x, factor = value("x", "n", 2), ir.Value(name="w", const_value=factors)
     scaled = ir.node("Mul", [x, factor])

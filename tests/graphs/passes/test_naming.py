@@ -18,8 +18,6 @@ PLANNED = part(INPUT, onnxfn.gives("y", "batch_size width"))
 
 
 def graph(shape=("s4", "s7"), *, inner_shape=("s4", "2*s7"), output_shape=None):
-    """y = (x + x) + x, with shapes as torch writes them."""
-
     def value(name, sizes):
         return ir.Value(name=name, shape=ir.Shape(sizes), type=ir.TensorType(ir.DataType.FLOAT))
 

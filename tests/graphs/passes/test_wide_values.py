@@ -36,7 +36,6 @@ COMPUTED = ("wide", "residual", "clipped", "state", "product", "again", "y")
 
 
 def graph():
-    """The graph with its weights, which are slots, and constants."""
     model = graph_from_text(GRAPH)
     for value in [each for each in model.graph.inputs if each.name not in FEEDS]:
         model.graph.inputs.remove(value)
@@ -48,7 +47,6 @@ def graph():
 
 
 def in_float32(model, folder):
-    """The outputs of a float16 graph, computed in float32."""
     onnx_ir.save(model, folder / "model.onnx")
     content, _ = float_form(folder / "model.onnx", "float16")
     return run_unoptimized(onnx_ir.from_proto(onnx.ModelProto.FromString(content)), **FEEDS)
