@@ -17,13 +17,7 @@ def is_short(name: str) -> bool:
 
 
 def function_named(name: str, folder: str, *, kind: str, known: tuple[str, ...] = ()) -> Any:
-    """The function that a spec names: by a short name in `folder`, or by `package.module:function`.
-
-    `kind` and `known`, which are other names, are for the error message. UnknownName if there is no such function.
-
-    >>> function_named("attention.padding_mask", "patches", kind="patch").__module__
-    'onnxfn.architectures.patches.attention'
-    """
+    """The function that a spec names, by a short name in `folder` or `package.module:function`; else UnknownName."""
     if not is_short(name):
         return resolve(name, {}, kind=kind)
     file, _, function = name.partition(".")

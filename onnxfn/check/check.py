@@ -168,11 +168,7 @@ def adapter_report(
 
 
 def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputArrays | None]]) -> Report:
-    """The report on a file in all cases and on its declarations; a pair is a reference and ONNX Runtime's outputs.
-
-    Its findings are wrong declarations of the file, and models that do not follow the plan. Not checked are small and
-    far sizes at which rounding decides the outputs, or memory is short. At sizes of the spec, such outputs differ.
-    """
+    """The report on a file in all cases; other sizes where rounding decides, or memory is short, are unchecked."""
     part, findings = checked.part, tuple[str, ...]()
     comparisons, cases, undecided = list[Comparison](), list[str](), list[str]()
     for reference, outputs in pairs:

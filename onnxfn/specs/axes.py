@@ -152,11 +152,7 @@ def value(symbol: str, sizes: Mapping[str, int]) -> int:
 
 
 def solve_for_name(symbol: str, size: int) -> dict[str, int]:
-    """Solves `symbol == size` for its single name when the symbol is linear in it (`80 * frames`); `{}` otherwise.
-
-    >>> solve_for_name("frames", 50), solve_for_name("80 * frames", 4000), solve_for_name("past + now", 9)
-    ({'frames': 50}, {'frames': 50}, {})
-    """
+    """Solves `symbol == size` for its single name when the symbol is linear in it (`80 * frames`); `{}` otherwise."""
     if len(terms(symbol)) != 1:
         return {}
     (name,) = terms(symbol)

@@ -210,11 +210,7 @@ ADVICE: Mapping[int, str] = MappingProxyType(
 
 
 def is_possible_path(path: str | os.PathLike[str]) -> bool:
-    """Whether a file of this path can exist: no path has a null character, or half of a surrogate pair.
-
-    >>> is_possible_path("out/model.onnx"), is_possible_path(chr(0)), is_possible_path(chr(0xD800))
-    (True, False, False)
-    """
+    """Whether a file of this path can exist: no path has a null character, or half of a surrogate pair."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:

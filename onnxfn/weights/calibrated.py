@@ -1,8 +1,4 @@
-"""Codes of weights in blocks that change products with real inputs as little as possible.
-
-Columns are rounded one after the other; the columns after one take up what its rounding changes in the products (GPTQ,
-arXiv 2210.17323, algorithm 1). The scale of a block is that of some candidates with the smallest error.
-"""
+"""Codes of weights in blocks that change products with real inputs little (GPTQ, arXiv 2210.17323, algorithm 1)."""
 
 from __future__ import annotations
 
@@ -100,11 +96,7 @@ def _candidates(own: Any, rule: WeightRule) -> Iterator[tuple[Any, Any]]:
 
 
 def _packed(codes: Any, bits: int) -> Any:
-    """Codes in bytes, packed along the last axis, the first in the low bits.
-
-    >>> _packed(np.array([[1, 2, 3]], np.uint8), 4).tolist()
-    [[33, 3]]
-    """
+    """Codes in bytes, packed along the last axis, the first in the low bits."""
     each = 8 // bits
     padded = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % each)])
     places = padded.reshape(*padded.shape[:-1], -1, each) << np.arange(0, 8, bits, dtype=np.uint8)

@@ -103,11 +103,7 @@ def entries_by_bytes(
 
 
 def names_match(first: str, second: str) -> bool:
-    """Whether two names are equal but for a prefix that one of them has.
-
-    >>> names_match("layer.0.bias", "bert.layer.0.bias"), names_match("er.0.bias", "layer.0.bias")
-    (True, False)
-    """
+    """Whether two names are equal but for a prefix, up to a dot, that one of them has."""
     return f".{second}".endswith(f".{first}") or first.endswith(f".{second}")
 
 

@@ -88,12 +88,7 @@ KEY = "onnxfn.key"
 def lazy_tensor(
     dtype: Any, shape: Iterable[int], parts: Callable[[], Iterator[Any]], key: Any, name: str | None = None
 ) -> Any:
-    """An `onnx_ir` tensor whose elements are computed each time it is read, as contiguous arrays, one after the other.
-
-    >>> import onnx_ir
-    >>> lazy_tensor(onnx_ir.DataType.UINT8, (2, 2), lambda: iter([np.ones(4, np.uint8)]), None).numpy().tolist()
-    [[1, 1], [1, 1]]
-    """
+    """An `onnx_ir` tensor whose elements are computed each time it is read, as contiguous arrays in a row."""
     import onnx_ir
 
     sizes = tuple(shape)

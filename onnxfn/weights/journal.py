@@ -1,8 +1,4 @@
-"""The journal of an export that replaces files: its moves and deletions, so that a killed export can be finished.
-
-An export works in a staging folder. The folder gets a journal when all files are complete and none is moved yet. While
-a journal exists, the destination may lack files of the set.
-"""
+"""The journal of an export that replaces files: while there is one, the destination may lack files of the set."""
 
 from __future__ import annotations
 

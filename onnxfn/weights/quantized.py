@@ -42,11 +42,8 @@ class QuantizedWeight:
 
 
 def has_half_scales(rule: WeightRule) -> bool:
-    """Whether the scales of a weight are float16, and a float32 graph casts them.
-
-    At level 4 they are not: MatMulNBits packs codes with scales that are constants, and returns zeros if a session
-    without optimizations leaves the Cast in the graph (ONNX Runtime 1.32).
-    """
+    """Whether the scales of a weight are float16, and a float32 graph casts them."""
+    # At level 4 MatMulNBits returns zeros for scales behind a Cast without optimizations (ONNX Runtime 1.32).
     return rule.kind == "blocks" and rule.accuracy_level != 4  # noqa: PLR2004 - 8-bit integers
 
 

@@ -1,7 +1,4 @@
-"""Replacements of functions that convert image sizes to Python numbers or branch on them: a trace would fix the sizes.
-
-Position embeddings of images are always interpolated, unless the size of an image is known (transformers 5.23).
-"""
+"""Replacements of functions that convert image sizes to Python numbers or branch on them (transformers 5.23)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Keypoints of all images of a batch at once, for any number of them, also 0 (transformers 5.23).
-
-Tensors have room for at least one keypoint per image, and the outputs are sliced to the actual number.
-"""
+"""Keypoints of all images of a batch at once, for any number of them, also 0 (transformers 5.23)."""
 
 from __future__ import annotations
 

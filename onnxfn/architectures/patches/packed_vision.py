@@ -1,8 +1,4 @@
-"""Vision towers that take the patches of all images in one row, without loops over the images.
-
-The originals are in transformers.vision_utils (5.23). They read the values of `grid_thw`, which has the frames, the
-height and the width of each image in patches: `[images, 3]`. Here everything is computed from the index of a patch.
-"""
+"""Vision towers without loops over images: all is computed from the index of a patch (vision_utils of 5.23)."""
 
 from __future__ import annotations
 
@@ -20,11 +16,8 @@ from onnxfn.architectures.private.torch_names import torch_name
 def resized_positional_embeddings(
     _: Any, positional_embeddings: Tensor, spatial_shapes: Tensor, max_length: int
 ) -> Tensor:
-    """For Siglip2VisionEmbeddings.resize_positional_embeddings (modeling_siglip2, transformers 5.23).
-
-    The table `[height, width, size]` is resized to the shape of each image: `[images, max_length, size]`. A padding
-    patch has the embedding of the first patch.
-    """
+    """For Siglip2VisionEmbeddings.resize_positional_embeddings (transformers 5.23): `[images, max_length, size]`."""
+    # A padding patch has the embedding of the first patch.
     patches = torch.arange(max_length, device=positional_embeddings.device)[None]
     rows, columns = spatial_shapes[:, :1], spatial_shapes[:, 1:]
     is_patch = patches < rows * columns
@@ -88,21 +81,13 @@ def patches_of(grid_thw: Tensor, merge: Any = 1) -> Patches:
 
 
 def members(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The owner of each item, and the index of the item among those of its owner.
-
-    >>> [tensor.tolist() for tensor in members(torch.tensor([2, 1]))]
-    [[0, 0, 1], [0, 1, 0]]
-    """
+    """The owner of each item, and the index of the item among those of its owner: 0 0 1 and 0 1 0 for counts 2, 1."""
     owner = torch.repeat_interleave(counts)
     return owner, torch.arange(owner.shape[0], device=counts.device) - starts(counts)[owner]
 
 
 def starts(counts: Tensor) -> Tensor:
-    """The index of the first item of each owner.
-
-    >>> starts(torch.tensor([2, 1, 3])).tolist()
-    [0, 2, 3]
-    """
+    """The index of the first item of each owner: 0, 2, 3 for counts of 2, 1, 3."""
     return counts.cumsum(0) - counts
 
 

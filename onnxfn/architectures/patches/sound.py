@@ -91,11 +91,8 @@ def feature_lengths(_: Any, input_lengths: Any) -> Any:
 def delay_pattern_mask(
     decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """For MusicgenForCausalLM.build_delay_pattern_mask, which writes into slices (transformers 5.23).
-
-    Returns the codes, each codebook delayed by one step more than the one before, and the delay pattern up to
-    `max_length`, which is -1 where a code is to be generated; the given codes and -1 if `max_length` is too short.
-    """
+    """For MusicgenForCausalLM.build_delay_pattern_mask, which writes into slices: delayed codes, and the pattern."""
+    # The pattern is -1 where a code is to be generated; the given codes and -1 if `max_length` is too short.
     max_length = decoder.generation_config.max_length if max_length is None else max_length
     torch_name("check")(max_length >= 0)
     codebooks, steps = decoder.num_codebooks, decoder.num_codebooks // decoder.config.audio_channels

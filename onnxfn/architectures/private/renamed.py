@@ -1,7 +1,4 @@
-"""Names that differ between versions of transformers. The names of an object decide, not a version number.
-
-Specs and ONNX keep the names of transformers 5.20. transformers 5.24 calls every cache `cache`.
-"""
+"""Names that differ between versions of transformers, by what an object has; specs and ONNX keep those of 5.20."""
 
 from __future__ import annotations
 
@@ -29,11 +26,7 @@ CACHES = tuple(dict.fromkeys(name for group in GROUPS for name in group if not n
 
 
 def name_among(name: str, names: Collection[str]) -> str:
-    """The name that `names` has for the same thing; `name` itself if it has none.
-
-    >>> name_among("past_key_values", ("input_ids", "cache")), name_among("labels", ("input_ids", "cache"))
-    ('cache', 'labels')
-    """
+    """The name that `names` has for the same thing; `name` itself if it has none."""
     others = next((group for group in GROUPS if name in group), ())
     return name if name in names else next((other for other in others if other in names), name)
 
@@ -58,12 +51,7 @@ def called(model: Any, **arguments: Any) -> Any:
 
 
 def field(result: Any, name: str) -> Any:
-    """A field of a result, under any of its names; None if there is none.
-
-    >>> from types import SimpleNamespace
-    >>> field(SimpleNamespace(cache=1), "past_key_values"), field(SimpleNamespace(), "past_key_values")
-    (1, None)
-    """
+    """A field of a result, under any of its names; None if there is none."""
     return getattr(result, name_among(name, fields(result)), None)
 
 

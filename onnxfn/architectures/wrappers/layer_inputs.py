@@ -1,7 +1,4 @@
-"""Models each of whose layers gets an input of its own, looked up by token (Gemma 3n and 4: per-layer embeddings).
-
-Source: "Gemma 3n model overview", ai.google.dev/gemma/docs/gemma-3n, section on PLE caching.
-"""
+"""Models whose layers get inputs of their own, by token: Gemma 3n (ai.google.dev/gemma/docs/gemma-3n, PLE caching)."""
 
 from __future__ import annotations
 

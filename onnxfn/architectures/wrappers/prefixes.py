@@ -1,7 +1,4 @@
-"""Decoders that read prompts in both directions; their new tokens attend to all earlier tokens (PaliGemma).
-
-Source: "PaliGemma: A versatile 3B VLM for transfer", arXiv 2407.07726, section 3.
-"""
+"""Decoders that read prompts in both directions: PaliGemma (arXiv 2407.07726, section 3)."""
 
 from __future__ import annotations
 

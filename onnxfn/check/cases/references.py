@@ -206,11 +206,7 @@ def references(
     dtype: str | None = None,
     tick: Tick = no_tick,
 ) -> Iterator[Reference]:
-    """The reference of each case of a part within limits, computed one by one; then those of other cases.
-
-    PyTorch computes in `dtype`; None is that of the part. `tick` is called with the number of cases that are ready, by
-    their sizes, of all, and of those that are ready after the next. ONNX Runtime runs each case after PyTorch.
-    """
+    """The reference of each case of a part within limits, computed one by one in `dtype`; then those of other cases."""
     every_case = (*affordable_cases(model, part, real_inputs, limits), *others)
     return_memory = getattr(CDLL(None), "malloc_trim", int) if sys.platform == "linux" else int
     work = [0, *accumulate(prod(max(1, size) for size in known_sizes(case.spec, {}).values()) for case in every_case)]

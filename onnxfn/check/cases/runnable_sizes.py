@@ -1,8 +1,4 @@
-"""The sizes at which PyTorch can run a model, found by running it.
-
-Some modules take images in steps of 32, some only squares. A detector picks its 300 best positions, and a small image
-has fewer. All this depends on the configuration, so no list knows it.
-"""
+"""The sizes at which PyTorch can run a model, found by running it: they depend on its configuration."""
 
 from __future__ import annotations
 

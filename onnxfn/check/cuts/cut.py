@@ -52,11 +52,7 @@ class Sections:
 def graph_sections(
     graph: Any, layers: Sequence[str], parameters: Iterable[str], of_layers: Collection[str], fits: Fits
 ) -> Sections:
-    """The sections of a graph. InvalidSpec if the layers do not form a chain in it.
-
-    `layers`: their paths in the model, in the order of their calls. `of_layers`: the inputs and outputs of the graph
-    that belong to a layer, such as its cache. Of the values on all paths, the last that fits is taken.
-    """
+    """The sections of a graph by the paths of layers, and the ports `of_layers`. InvalidSpec if they form no chain."""
     vertices = vertices_of(graph, layers, parameters, of_layers)
     outputs = {output.name for output in graph.output} - {*of_layers}
     ends = {index for index, each in enumerate(vertices) if outputs & {*each.outputs}}

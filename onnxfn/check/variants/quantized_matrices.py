@@ -95,11 +95,7 @@ class Elements:
 
 @frozen
 class QuantizedMatrix:
-    """A quantized matrix in a file. A row of a product belongs to an output; a row of a lookup, to a token.
-
-    `name`: the initializer that holds its codes. `padding`: how many of its columns may be padding at most: those of a
-    block that is not full.
-    """
+    """A quantized matrix in a file by the `name` of its codes; at most `padding` of its columns are padding."""
 
     name: str
     shape: tuple[int, int]

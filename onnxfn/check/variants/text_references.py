@@ -1,8 +1,4 @@
-"""PyTorch's outputs in float32 for a real text: the reference of quantized and 16-bit files.
-
-The text is a file of the package, written from its README. The tokenizer of the checkpoint turns it into tokens.
-Without one the tokens are random numbers of the model's range, and the report says so.
-"""
+"""PyTorch's outputs in float32 for the real text of the package, or for random tokens without a tokenizer."""
 
 from __future__ import annotations
 

@@ -82,12 +82,8 @@ MAX_ENTRIES = 4096
 
 
 def exchange_folder(journal: Journal, staging: Path, folder: Path) -> bool:
-    """Swaps `folder` and a staging folder, which first gets all other files of `folder`; False if that is impossible.
-
-    It is impossible for a mount point, the current folder, a folder with another staging folder or more than
-    MAX_ENTRIES files, and without exchange or hard links. Then `folder` is unchanged. After a swap see
-    `keep_newcomers`.
-    """
+    """Swaps `folder` and a staging folder, which first gets all other files of `folder`; False if it cannot be."""
+    # It cannot for a mount point, the current folder, one with more than MAX_ENTRIES files, and without hard links.
     root = staging.parent
     if root.parent != folder.parent or folder == folder.parent:
         return False

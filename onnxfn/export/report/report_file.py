@@ -1,7 +1,4 @@
-"""`report.json`: what an export wrote, with which versions and options, and what its check found.
-
-It holds no time and no path outside its folder: the same export writes the same bytes. REPORT.md has its fields.
-"""
+"""`report.json`: what an export wrote, how, and what its check found, without times and outer paths: see REPORT.md."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A pass that orders and names the nodes of a graph by its structure alone.
-
-transformers iterates over sets of layer types when it computes masks and rotary tables. So the order of a trace, and
-the numbers in torch's names, differ from process to process.
-"""
+"""A pass that orders and names nodes by structure alone: sets in transformers make the order of a trace random."""
 
 from __future__ import annotations
 

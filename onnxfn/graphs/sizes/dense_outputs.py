@@ -1,9 +1,4 @@
-"""Shapes of the outputs of operators on dense tensors, and of views, from sizes and strides alone.
-
-torch computes such an output in many steps: it decomposes the operator, and compares sizes and strides of each part to
-find the memory layout. Most tensors are dense, in some order of the axes. For these, the layout of the output follows
-directly from the inputs. A rule returns None where it does not apply: then torch computes the output.
-"""
+"""Shapes of operators on dense tensors, and of views, from sizes and strides alone; None where torch computes them."""
 
 from __future__ import annotations
 

@@ -96,11 +96,8 @@ def read_file(file: Path) -> bytes | None:
 
 
 def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> None:
-    """Writes a file of the cache; then deletes the least recently used files while there are more than `max_bytes`.
-
-    The file appears whole or not at all, and only this user can read and write it. A full disk or a read-only folder is
-    not an error: the cache is then without the file. What a killed process was writing counts as a file.
-    """
+    """Writes a file of the cache whole or not at all, for this user alone; then deletes the least recently used."""
+    # A full disk or a read-only folder is not an error: the cache is then without the file.
     with suppress(OSError), _partial_file(file) as partial:
         partial.write_bytes(_digest_line(file, content) + content)
         partial.replace(file)

@@ -1,8 +1,4 @@
-"""The cases that the check of token ids has besides those of the spec: special tokens, masks with holes, long texts.
-
-No row lists these cases. They follow from the inputs and the configuration: a part has them if it has token ids, and
-if the configuration has the tokens and the longest text that they need.
-"""
+"""The cases of token ids besides those of the spec: special tokens, masks with holes, long texts."""
 
 from __future__ import annotations
 

@@ -64,11 +64,7 @@ def text(title: str, sections: Sections, summary: str = "") -> str:
 
 
 def magnitude(number: int) -> str:
-    """A number as a person reads it.
-
-    >>> magnitude(512), magnitude(66_955_010), magnitude(7_240_000_000)
-    ('512', '67.0 million', '7.2 billion')
-    """
+    """A number as a person reads it: 512, 67.0 million, 7.2 billion."""
     words = ((10**9, " billion"), (10**6, " million"), (10**3, " thousand"))
     return next((f"{number / unit:.1f}{word}" for unit, word in words if number >= unit), str(number))
 
@@ -102,11 +98,7 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
 
 
 def report_sections(report: Any) -> Sections:
-    """The findings besides values, the figures of each output, and the cases.
-
-    The outputs of layers share a row if only their number differs. It has the figures of the layer with the largest
-    relative difference. Failed and passed layers have separate rows.
-    """
+    """The findings, the figures of each output (layers by the worst, failed ones apart), and the cases."""
     head = ("output", "error", "relative", "allowed", "PyTorch's own", "status", "worst at")
     names = [(f"{each.part}: {each.output}", STATUS[each.passed]) for each in report.differences]
     rows = [
@@ -212,11 +204,7 @@ def _bits(rule: Any) -> str:
 
 
 def file_size(number: int) -> str:
-    """A number of bytes as a person reads it, and exactly.
-
-    >>> file_size(40), file_size(2_200_119_296)
-    ('40 bytes', '2.20 GB, 2200119296 bytes')
-    """
+    """A number of bytes as a person reads it, and exactly: 2.20 GB, 2200119296 bytes."""
     units = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
     short = next((f"{number / unit:.2f} {name}, " for unit, name in units if number >= unit), "")
     return f"{short}{number} bytes"

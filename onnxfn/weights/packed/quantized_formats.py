@@ -224,11 +224,7 @@ def block_rows(parts: Parts, settings: Settings, start: int, stop: int) -> Array
 
 
 def mxfp4_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:
-    """The experts `start` to `stop` of a stack in MXFP4, transposed as gpt-oss computes with them.
-
-    As `convert_moe_packed_tensors` of transformers: the first of two values is in the lower four bits; a byte for 32
-    values is the exponent of their scale.
-    """
+    """The experts `start` to `stop` of a stack in MXFP4, transposed, as transformers' `convert_moe_packed_tensors`."""
     blocks, exponents = parts["_blocks"][start:stop], parts["_scales"][start:stop]
     codes = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*exponents.shape, -1)
     values: Array = np.array(FP4_VALUES, np.float32)[codes] * _power_of_two(exponents)[..., None]

@@ -1,8 +1,4 @@
-"""Quantized weights of a checkpoint as the tensors that MatMulNBits reads: the same integers, in another order.
-
-MatMulNBits computes with `scale * (integer - zero point)` of blocks of columns, as GPTQ and AWQ do with groups. So the
-values of a weight stay the same, bit for bit.
-"""
+"""Quantized weights of a checkpoint as the tensors of MatMulNBits: the same integers in another order, bit for bit."""
 
 from __future__ import annotations
 
