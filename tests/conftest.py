@@ -48,7 +48,6 @@ settings.load_profile("laws")
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """Each test draws the same random tensors in every run."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
 
@@ -198,7 +197,6 @@ def llava():
 
 @pytest.fixture(scope="module")
 def wide_llama():
-    """A model whose matrices have whole blocks of the quantizers."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -112,7 +112,6 @@ def onnx_logits(path, part, ids, starts=STARTS):
 
 
 def logits_without_cache(model, ids):
-    """PyTorch's logits of a text, in one call."""
     with torch.no_grad():
         return model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
 
@@ -128,7 +127,6 @@ def logits_with_cache(model, ids, starts):
 
 
 def with_wide_windows(config):
-    """The configuration with every window longer than the text."""
     text_config = config.get_text_config(decoder=True)
     for name in WINDOWS:
         if getattr(text_config, name, None):

@@ -1,5 +1,3 @@
-"""What the tests of seeded faults share."""
-
 import pytest
 import swept
 

@@ -52,7 +52,6 @@ def spec(*more):
 
 
 def image_sizes(part):
-    """The heights and widths of the trace and of the cases."""
     sizes = [known_sizes(each, {}) for each in (part.spec, *(in_case(part.spec, case) for case in cases(part.spec)))]
     return [(each["height"], each["width"]) for each in sizes]
 
@@ -204,8 +203,6 @@ SPEC = image_spec(gives("features", "batch_size ((height+7)//8)*((width+7)//8) _
 
 
 class Patches(torch.nn.Module):
-    """Features of patches of 8 by 8 pixels."""
-
     def __init__(self, enlarge):
         super().__init__()
         self.linear = torch.nn.Linear(3 * 64, 5)

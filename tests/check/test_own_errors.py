@@ -23,7 +23,6 @@ SPEC = onnxfn.PlannedSpec(target=onnxfn.specs.algebra.spec.Target(float_dtype="f
 
 
 def numbers(*units, size=3):
-    """Numbers near 1, each so many unit roundoffs away."""
     return np.resize(1 + np.array(units) * FLOAT32.unit_roundoff, size)
 
 

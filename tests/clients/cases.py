@@ -50,7 +50,6 @@ def image(width: int, height: int) -> dict[str, Any]:
 
 
 def quarters(width: int) -> dict[str, Any]:
-    """A square image whose quarters are red, green, blue and white."""
     half = width // 2
     colors = np.array([[[254, 1, 1], [1, 254, 1]], [[1, 1, 254], [254, 254, 254]]])
     points = colors.repeat(half, axis=0).repeat(half, axis=1)

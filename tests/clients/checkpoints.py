@@ -46,7 +46,6 @@ class Checkpoint:
 
 
 def write_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
-    """Writes a checkpoint as transformers writes it."""
     if checkpoint.tokenizer:
         TOKENIZERS[checkpoint.tokenizer](folder)
     model = tiny.model(checkpoint.model_type, checkpoint.loader, **checkpoint.sizes)

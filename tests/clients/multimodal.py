@@ -54,8 +54,6 @@ WRITING = {"max_new_tokens": 16, "do_sample": False, "num_beams": 1}
 
 @frozen
 class Sight:
-    """A model that sees or hears, and the folder of its export."""
-
     model: Any
     plan: Any
     folder: Path
@@ -101,7 +99,6 @@ def has_three_positions(sight: Sight) -> bool:
 
 
 def without_padding(prompt: Prompt) -> Prompt:
-    """The prompt with other tokens in the place of padding."""
     return Prompt(
         prompt.case.replace(" left-padded", ""), {**prompt.arguments, MASK: np.ones_like(prompt.arguments[MASK])}
     )
@@ -123,7 +120,6 @@ def with_images_first(prompt: Prompt, known: Placeholders) -> Prompt:
 
 
 def is_placeholder(ids: np.ndarray, known: Placeholders) -> np.ndarray:
-    """Whether each token stands for a row of features."""
     return np.isin(ids, [*known.tokens.values()])
 
 

@@ -78,7 +78,6 @@ def scored(reference: Reference, logits: torch.Tensor) -> list[dict[str, Any]]:
 
 
 def token_classes(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The likeliest label of each token that is not special."""
     inputs = fed(reference, arguments[0])
     scores, classes = reference.model(**inputs).logits[0].softmax(-1).max(-1)
     special = set(reference.tokenizer.all_special_ids)
@@ -211,7 +210,6 @@ def masks(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> dict
 
 
 def speech(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> dict[str, Any]:
-    """The sound of a text. The model has no noise."""
     return {"audio": reference.model(**fed(reference, arguments[0])).waveform[0].tolist()}
 
 

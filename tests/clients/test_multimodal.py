@@ -53,7 +53,6 @@ def job(model, prompt):
 
 
 def remarks(folder, client):
-    """What the plan of an export says against a client."""
     return [line for line in json.loads((folder / "report.json").read_text())["remarks"] if line.startswith(client)]
 
 

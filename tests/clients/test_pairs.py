@@ -70,7 +70,6 @@ def line_of(pair, program, root):
 
 
 def quiet_model(pair):
-    """The tiny model of a pair, without noise in what it says."""
     model = tiny_model(pair.model_type, pair.task).eval()
     for name, value in QUIET.get(pair.model_type, {}).items():
         setattr(model.config, name, value)

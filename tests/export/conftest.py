@@ -1,5 +1,3 @@
-"""What several tests of exports share."""
-
 import tempfile
 
 import pytest

@@ -128,7 +128,6 @@ def test_a_prefix_of_the_head_is_added_or_left_out():
 
 
 def replaced(name, layer, *sizes, **options):
-    """A base model with another linear layer."""
     model = peft_adapters.base_model(name)
     model.set_submodule(layer, torch.nn.Linear(*sizes, **options))
     return model

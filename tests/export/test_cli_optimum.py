@@ -45,7 +45,6 @@ OPTIONS = [(flag,) for flag in FLAGS] + [*VALUES.items()]
 
 @pytest.fixture
 def requests(monkeypatch):
-    """What the command would export."""
     found = []
     monkeypatch.setattr(cli_export, "run", lambda request, _, dry_run: found.append((request, dry_run)))
     return found

@@ -1,14 +1,11 @@
 """Decoders with other inputs, against PyTorch at sizes that were not traced: logits of the last tokens, positions."""
 
-import json
-
 import numpy as np
 import onnx
 import pytest
 import tiny
 import torch
 from agreement import assert_agreement
-from command_line import exported_checkpoint
 
 import onnxfn
 from onnxfn import CaptureFailed, InvalidSpec, spec_for, with_constants, with_input, with_mrope, with_opset, without
@@ -66,13 +63,6 @@ def test_the_number_can_be_a_constant(tmp_path):
 def test_a_model_whose_forward_lacks_the_argument_is_refused(tmp_path):
     with pytest.raises(InvalidSpec, match="forward of TrOCRForCausalLM has no argument logits_to_keep"):
         exported("trocr", tmp_path)
-
-
-def test_the_command_line_adds_the_input(llama, tmp_path):
-    done = exported_checkpoint(llama, tmp_path, "--with-input", NAME, "--no-template-cache", "--task", TASK)
-    assert f"ORTModel gives no {NAME}, which the graph takes" in done.stdout
-    ports = json.loads((tmp_path / "out" / "report.json").read_text())["graphs"]["onnx/model.onnx"]["inputs"]
-    assert {"name": NAME, "dtype": "int64", "shape": []} in ports
 
 
 # `position_ids` of other forms: none, and three for each token

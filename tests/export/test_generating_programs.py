@@ -71,8 +71,6 @@ def test_a_cache_that_forgets_tokens_is_refused_by_name():
 
 
 class Shifted(nn.Module):
-    """Sums of tensors, the second of which may be missing."""
-
     def forward(self, first, second=None):
         return first * 2 if second is None else (first - second, second)
 

@@ -101,7 +101,6 @@ def test_the_images_that_forward_hands_on_to_an_encoder_are_named():
 
 
 def planned(model_type, name, task=None):
-    """The plan of a tiny model of this class, as `export` makes it."""
     model = shrunk.model(model_type, name)
     return plan_for_destination(
         spec_for(model, task), model, None, Destination(Path("out")), LAYOUTS["optimum"], decoders="merged"

@@ -25,8 +25,6 @@ class Encoder(nn.Module):
 
 
 class Vocoder(nn.Module):
-    """A sound from frames, by a method that is not `forward`."""
-
     def __init__(self):
         super().__init__()
         self.up = nn.ConvTranspose1d(8, 1, 16, stride=8)
@@ -229,8 +227,6 @@ def test_other_constants_and_other_arguments_are_refused(tmp_path):
 
 
 class Asks:
-    """A pipeline with an argument that is its own."""
-
     def __init__(self):
         self.components = {"layer": nn.Linear(2, 2)}
 

@@ -134,13 +134,6 @@ def test_the_current_folder_is_not_exchanged(tmp_path, monkeypatch):
     assert content(tmp_path) == {"out/model.onnx": b"new"}
 
 
-def test_an_error_before_publishing_leaves_no_folder(tmp_path):
-    with pytest.raises(ZeroDivisionError), staging_folder(Destination(tmp_path / "deep" / "out")) as staging:
-        staged(staging, "model.onnx")
-        raise ZeroDivisionError
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("fails_at", range(1, 9))
 def test_an_error_while_files_are_moved_restores_every_file(tmp_path, monkeypatch, fails_at):
     out = tmp_path / "out"

@@ -52,7 +52,6 @@ def repeated_while(export, *calls):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The files of an export during which no other thread runs."""
     folder = tmp_path_factory.mktemp("alone") / "out"
     onnxfn.export(SPEC, llama(), folder)
     return content(folder)

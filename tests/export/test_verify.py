@@ -154,8 +154,6 @@ def reserialize(folder, name):
 
 
 def reported(change):
-    """From a folder to the same with a change of its report."""
-
     def change_report(folder):
         content = json.loads((folder / report_file.REPORT_FILE).read_text())
         change(content)
@@ -260,11 +258,6 @@ def test_the_report_of_an_earlier_export_is_replaced(bert, folder):
     onnxfn.export(onnxfn.spec_for(bert), bert, folder, overwrite=True)
     assert onnxfn.verify(folder).passed
     assert list(report_file.read_report(folder / report_file.REPORT_FILE).graphs) == ["model.onnx"]
-
-
-def test_an_export_to_a_file_writes_no_report(bert, tmp_path):
-    exported = onnxfn.export(onnxfn.spec_for(bert), bert, tmp_path / "model.onnx", check=False)
-    assert [Path(file).name for file in exported.files] == ["model.onnx"] == os.listdir(tmp_path)
 
 
 def test_the_facts_of_a_graph_do_not_need_its_weights(folder):

@@ -52,8 +52,6 @@ def test_a_condition_of_real_numbers_has_no_branches(text):
 
 
 class TwoWays(torch.nn.Module):
-    """Takes another way through its layers for long texts."""
-
     def __init__(self):
         super().__init__()
         self.one, self.two = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)

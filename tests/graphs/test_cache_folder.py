@@ -34,7 +34,6 @@ def files(folder):
 
 
 def write(folder, count, size=10):
-    """Files of `size` bytes, used one second after another."""
     for second, name in enumerate(NAMES[:count], start=1):
         template_cache.write_file(folder / name, bytes(size))
         os.utime(folder / name, (second, second))

@@ -10,8 +10,6 @@ from onnxfn.export.cli.commands import app
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
     def isatty(self):
         return True
 
@@ -33,7 +31,6 @@ def exported_checkpoint(model: Any, folder: Path, *words: object) -> Result:
 
 
 def error_of(*words: object) -> str:
-    """The error of a command that fails: one line, and no traceback."""
     result = invoke(*words)
     assert result.exit_code == 1, result.output
     assert "Traceback" not in result.output

@@ -72,7 +72,6 @@ def has_method(model_type: str, method: str) -> bool:
 
 
 def listed_class(model_type: str, task: str) -> str:
-    """The class that transformers lists for a model type and a task."""
     tables = (auto_tables()[table].classes for table in TABLES[task])
     (name,) = next(table[model_type] for table in tables if model_type in table)
     return name

@@ -82,7 +82,6 @@ def job_processes(of_process=None):
 
 
 def server_processes(of_process=None):
-    """The ids of the servers below a process."""
     found = [child for child in _descendants(of_process or os.getpid()) if "batch.server" in _command(child)]
     return [process for process in found if parent_of(process) not in found]
 

@@ -45,7 +45,6 @@ def planned(model_type: str) -> Row:
 
 
 def golden() -> dict[str, Row]:
-    """The recorded rows."""
     return dict(json.loads(GOLDEN.read_text()))
 
 

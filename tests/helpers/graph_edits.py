@@ -44,7 +44,6 @@ def initializers(model: Model, *words: str) -> list[str]:
 
 
 def arrays(model: Model, *words: str) -> list[tuple[str, np.ndarray]]:
-    """These initializers: their names and copies of their arrays."""
     return [(name, constant(model, name)) for name in initializers(model, *words)]
 
 
@@ -101,7 +100,6 @@ def edited_file(file: Path, edit: Callable[[Model], Any], target: Path | None = 
 
 
 def edited_export(folder: Path, copied: Path, edit: Callable[[Model], Any]) -> Path:
-    """A copy of an export whose ONNX file was edited."""
     edited_file(Path(shutil.copytree(folder, copied)) / "model.onnx", edit)
     return copied
 
@@ -191,7 +189,6 @@ def exchange_values(model: Model, left: str, right: str) -> None:
 
 
 def exchange_inputs(model: Model, left: str, right: str) -> None:
-    """Nodes that read the one value read the other."""
     for node in nodes(model):
         exchanged = {left: right, right: left}
         node.input[:] = [exchanged.get(name, name) for name in node.input]

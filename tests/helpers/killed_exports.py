@@ -127,7 +127,6 @@ def create_inside(parent: Path, folder: Path) -> tuple[Path, int]:
 def trial(
     folder: Path, way: str, run: Run, kill: Callable[[int], None], before: Callable[[], None]
 ) -> tuple[bool, str, str, list[str]]:
-    """Kills an export, then runs the next one."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     out = folder / ("model.onnx" if way == "file" else "out")
@@ -156,7 +155,6 @@ def export_alone(out: Path, run: Run, number: float) -> dict[str, bytes]:
 
 
 def steps(folder: Path, way: str) -> list[tuple[int, str, str, list[str]]]:
-    """A trial for each change of a folder that an export makes."""
     results = []
     for step in range(1000):
         was_killed, *result = trial(folder, way, export, lambda _: None, lambda step=step: kill_at(step))

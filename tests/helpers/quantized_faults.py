@@ -83,8 +83,6 @@ def head_sees_future(model: Model) -> Iterator[Site]:
 
 
 def attention_scale(model: Model) -> Iterator[Site]:
-    """The scores of a layer are 5 % larger."""
-
     def enlarge(add: Node) -> None:
         scores = producer(model, add.input[0])
         types = {each.name: each.type.tensor_type.elem_type for each in model.graph.value_info}
@@ -96,7 +94,6 @@ def attention_scale(model: Model) -> Iterator[Site]:
 
 
 def rotary_base(model: Model) -> Iterator[Site]:
-    """The base of the rotary embedding is 10 % larger."""
     for cosine in nodes(model, "Cos"):
         name = frequencies(model, cosine.input[0])
         value = constant(model, name)

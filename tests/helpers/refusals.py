@@ -1,5 +1,3 @@
-"""What is said when something is refused."""
-
 from collections.abc import Callable
 from typing import Any
 

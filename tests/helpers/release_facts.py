@@ -131,7 +131,6 @@ def paths_in_specs(package):
 
 
 def used_names(package):
-    """All names of a package that onnxfn uses, with dots."""
     texts = sources(ROOT / "onnxfn").values()
     return set().union(paths_in_specs(package), *(names_in(text, package) for text in texts))
 

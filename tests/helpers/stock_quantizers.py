@@ -54,8 +54,6 @@ def quantized_dynamically(file: Path, target: Path, *, signed: bool = True, per_
 
 
 class quiet:  # noqa: N801 - a context
-    """No messages of the quantizers."""
-
     def __enter__(self):
         logging.disable(logging.ERROR)
 

@@ -90,7 +90,6 @@ reads_of_names = st.builds(kinds.Read, st.sampled_from(("num_layers", "head_dim"
 
 
 def by_name(records: st.SearchStrategy[Any], *, most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Tuples of records in which no two share a name."""
     return st.lists(records, max_size=most, unique_by=lambda one: one.name).map(tuple)
 
 

@@ -114,7 +114,6 @@ def seconds_summary() -> str:
 
 
 def pages() -> dict[str, str]:
-    """The text of each page, by the name of its file."""
     tables = {path.stem: rows(path.stem) for path in sorted(SWEEPS.glob("*.json"))} | {"clients": client_rows()}
     texts = {
         f"{name}.md": f"# {name}\n\n{table(OF_PAGE.get(name, COLUMNS), lines)}\n" for name, lines in tables.items()

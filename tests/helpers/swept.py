@@ -65,7 +65,6 @@ def seen(family: str) -> FamilyResults:
 
 
 def pairs(family: str) -> set[tuple[str, str]]:
-    """The model types and tasks that have a line."""
     return {(model_type, task) for model_type, tasks in seen(family).items() for task in tasks}
 
 
@@ -105,7 +104,6 @@ def versions_text(versions: Mapping[str, str]) -> str:
 
 
 def installed() -> dict[str, str]:
-    """The versions of the packages that decide about a result."""
     return {package: version(package).partition("+")[0] for package in PACKAGES}
 
 
@@ -151,7 +149,6 @@ def _kept(tree: Any, like: Any) -> Any:
 
 
 def _with(tree: Any, path: tuple[str, ...], value: Any) -> Any:
-    """A tree with a value at a path, its keys in order."""
     if not path:
         return value
     inner = tree if isinstance(tree, dict) else {}
@@ -175,7 +172,6 @@ def _joined(tree: Any, numbers: Mapping[int, int]) -> Any:
 
 
 def _leaves(tree: Any) -> Iterator[int]:
-    """The numbers in a tree."""
     if isinstance(tree, dict):
         for value in tree.values():
             yield from _leaves(value)

@@ -27,7 +27,6 @@ def integers(model: g.Model, start: g.Node, source: str) -> str:
 
 
 def position_ids(model: g.Model) -> Iterator[Site]:
-    """The positions that are a constant are shifted or clipped."""
     for name, value in g.arrays(model, "position_ids"):
         yield f"{name} + 1", partial(g.set_constant, model, name, np.minimum(value + 1, value.max()))
         for limit in CLIPS:
@@ -176,7 +175,6 @@ def one_element(model: g.Model) -> Iterator[Site]:
 
 
 def with_element(name: str, value: np.ndarray, change: float) -> np.ndarray:
-    """A weight of which one element is changed."""
     changed = value.astype(np.float64)
     changed[tuple(random(name).integers(0, value.shape))] += change
     return changed

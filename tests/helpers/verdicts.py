@@ -162,7 +162,6 @@ def survivor(fault: Fault, folder: Path) -> Verdict:
 
 
 def answered(session: Any, part: onnxfn.Part, arrays: Arrays) -> list[np.ndarray] | None:
-    """The outputs of a session; None if the graph does not run."""
     try:
         return session.run([output.name for output in part.spec.outputs], arrays)
     except Exception:  # noqa: BLE001 - ONNX Runtime has many kinds of errors

@@ -112,7 +112,6 @@ def wide_inputs(model: Any, part: Part) -> Iterator[tuple[str, Arrays]]:
 
 
 def sizes_of(model: Any, part: Part) -> Iterator[dict[str, int]]:
-    """The sizes of the dynamic axes of the inputs, for each text."""
     symbols = {symbol for axes in part.inputs.values() for symbol in axes.values() if symbol.isidentifier()}
     pasts = past_lengths(part.spec)
     encoded = cycle(ENCODED)
@@ -142,7 +141,6 @@ def every_token(model: Any, part: Part, tokens: Mapping[str, int]) -> Iterator[t
 
 
 def torch_answers(model: Any, part: Part, arrays: Arrays) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """PyTorch's outputs in the dtype of the export, and in float64."""
     dtypes = part.spec.target.float_dtype or "float32", "float64"
     own, exact = (torch_outputs(in_dtype(model, dtype), part, arrays) for dtype in dtypes)
     return own, exact

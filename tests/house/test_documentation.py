@@ -36,7 +36,6 @@ def section(text, title):
 
 
 def raised_in_body(function):
-    """The error types that the function itself raises."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     raises = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc is not None]
     names = {ast.unparse(getattr(error, "func", error)) for error in raises}

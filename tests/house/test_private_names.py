@@ -38,12 +38,10 @@ NOT_IMPORTED = {"torch.distributed._composable"}
 
 
 def is_private(path):
-    """Whether a dotted path of a package has a private part."""
     return PRIVATE.fullmatch(path) is not None and not path.startswith(OPERATORS) and path not in NOT_IMPORTED
 
 
 def paths(node):
-    """The dotted paths that a node of a syntax tree writes."""
     match node:
         case ast.Import(names=names):
             return [alias.name for alias in names]

@@ -1,5 +1,3 @@
-"""What differs between two specs."""
-
 import pytest
 import strategies as some
 from attrs import evolve

@@ -1,5 +1,3 @@
-"""Dummy tensors."""
-
 import sys
 from types import SimpleNamespace
 
@@ -229,7 +227,6 @@ def test_a_generator_may_name_a_function_of_another_package():
 
 
 def failing(random, shape, *, error):
-    """A generator that a user wrote, with a mistake."""
     raise {"TypeError": TypeError, "ValueError": ValueError}[error]("three rows expected")
 
 

@@ -52,7 +52,6 @@ PAIRS = [
 
 
 def result_of(change, spec):
-    """The changed spec without its tasks, or the type of the error."""
     try:
         return evolve(change(spec), tasks=())
     except OnnxfnError as error:

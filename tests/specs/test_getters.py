@@ -1,5 +1,3 @@
-"""What getters read from a configuration."""
-
 from types import SimpleNamespace
 
 import pytest

@@ -99,7 +99,6 @@ chosen_tasks = st.builds(evolve, some.thick_specs, task=st.none() | st.sampled_f
 
 
 def composed_or_none(*specs):
-    """The specs composed; None where that is not defined."""
     if None in specs:
         return None
     try:
@@ -238,7 +237,6 @@ filling = compose(
 
 @st.composite
 def dummy_specs(draw):
-    """Planned specs of some inputs, with a size for every axis."""
     made = [evolve(one, axes=draw(moving_or_literal), when=None) for one in draw(some.by_name(some.inputs)) if one.name]
     return compose(filling, ExportSpec(inputs=made), sized(**dict.fromkeys(some.AXES, 2)))
 
@@ -337,7 +335,6 @@ sys.stdout.buffer.write(pickle.dumps((agreed, [spec for spec, _ in pairs])))
 
 @st.composite
 def specs_and_names(draw):
-    """A spec with tensors, and some of their names."""
     spec = compose(draw(some.specs), ExportSpec(inputs=[draw(some.inputs)]))
     return spec, draw(st.lists(st.sampled_from(every_name(spec)), min_size=1, unique=True))
 

@@ -1,5 +1,3 @@
-"""From a spec and a configuration to a plan."""
-
 import numpy as np
 import pytest
 from refusals import refusal
@@ -137,15 +135,6 @@ def test_a_missing_value_names_the_axis_or_the_generator_that_needs_it(spec, con
 
 
 # Dummies
-
-
-@pytest.mark.parametrize("task", task_names(BERT))
-def test_dummies_have_optimums_sizes(task):
-    made = dummy_inputs(for_task(BERT, task), CONFIG, "np")
-    axes = inputs(for_task(BERT, task), CONFIG)
-    assert {name: array.shape for name, array in made.items()} == {
-        name: tuple(OPTIMUM[symbol] for symbol in axes[name].values()) for name in axes
-    }
 
 
 @pytest.mark.parametrize("size", OPTIMUM)

@@ -1,5 +1,3 @@
-"""Records as tables."""
-
 import importlib.util
 import re
 import sys
@@ -110,7 +108,6 @@ def difference(output, max_rel, *, max_abs=0.0, passed=True, case="one (batch_si
 
 
 def rows_of(report):
-    """The rows of the outputs of a report, as lists of cells."""
     lines = str(report).splitlines()
     return [re.split(r"  +", line.strip()) for line in takewhile(lambda line: line.startswith("    "), lines[3:])]
 
@@ -168,7 +165,6 @@ DTYPES = ("float32", "float16", "q8", "q4", "q4f16", "bnb4")
 
 
 def measurements(part):
-    """What the check measures of a quantized decoder."""
     outputs = [onnxfn.Measurement(part.name, name, "cases", 0.9, 0.5, "9 cases", True) for name in part.outputs]
     own = [("kl", 0.4, 0.8), ("agreement", 0.6, 0.4), ("weights", 0.99, 0.97)]
     measured = [onnxfn.Measurement(part.name, "logits", *each, "300 tokens of text", True) for each in own]

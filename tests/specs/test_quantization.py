@@ -1,5 +1,3 @@
-"""Rules that say which weights are stored in fewer bits."""
-
 from functools import partial
 
 import pytest

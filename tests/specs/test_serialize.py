@@ -1,5 +1,3 @@
-"""Records to JSON and back."""
-
 import json
 
 import pytest

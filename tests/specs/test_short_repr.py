@@ -113,7 +113,6 @@ def numbers_of(ranges):
 
 
 def expanded(row):
-    """The rows that a printed row means."""
     columns = [numbers_of(ranges) for ranges in RANGES.findall("\n".join(row))]
     for numbers in zip(*columns, strict=True) if columns else [()]:
         following = iter(map(str, numbers))

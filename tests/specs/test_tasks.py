@@ -1,5 +1,3 @@
-"""Tasks."""
-
 import pytest
 import transformers
 

@@ -46,7 +46,6 @@ def canary(tmp_path, monkeypatch):
 
 
 def record_in_a_spec(record):
-    """JSON of a spec that has a record inside a task."""
     fields = {
         "Generator": ("dummies", "Dummies", "generators"),
         "ArgumentBuilder": ("call", "Call", "builders"),

@@ -12,7 +12,6 @@ A channel that is nearly constant on the measured inputs would amplify other inp
 
 
 def batch_norms(model: Any) -> list[Any]:
-    """The modules of a model that have running means."""
     return [module for module in model.modules() if "running_mean" in dict(module.named_buffers(recurse=False))]
 
 

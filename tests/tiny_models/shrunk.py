@@ -36,12 +36,10 @@ SIZES: tuple[tuple[Any, str], ...] = (
 
 
 def fits(name: str, patterns: str) -> bool:
-    """Whether a name is one of these patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns.split())
 
 
 def sized(name: str, value: Any) -> Any:
-    """The small size of what is so called, or the value itself."""
     if isinstance(value, (list, tuple)):
         return _staged(name, list(value)) if value and all(type(one) is int for one in value) else value
     if isinstance(value, bool) or not isinstance(value, (int, float)):

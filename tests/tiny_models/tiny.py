@@ -125,7 +125,6 @@ def _louden(model: Any) -> None:
 
 
 def _moderate(model: Any, changes: Mapping[str, tuple[float, float]]) -> None:
-    """Matchers whose weights are scaled and shifted."""
     for name, weights in model.named_parameters():
         for end, (factor, more) in changes.items():
             if name.endswith(end):
@@ -147,7 +146,6 @@ def _hush(model: Any) -> None:
 
 
 def _planar(model: Any) -> list[Any]:
-    """The convolutions of images."""
     import torch
 
     return [one for one in model.modules() if isinstance(one, torch.nn.Conv2d)]

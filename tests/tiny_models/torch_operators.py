@@ -27,7 +27,6 @@ def ties(x: torch.Tensor) -> torch.Tensor:
 
 
 def positive(x: torch.Tensor) -> torch.Tensor:
-    """Matrices that have a Cholesky factor."""
     return x @ x.mT + torch.eye(x.shape[-1])
 
 

@@ -78,7 +78,6 @@ def run(*command, folder=ROOT, environment=None):
 
 
 def version_before(package, version):
-    """The highest release below a version."""
     from packaging.version import Version
 
     printed = run(sys.executable, "-m", "pip", "index", "versions", package)

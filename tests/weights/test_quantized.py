@@ -1,5 +1,3 @@
-"""Weights that are quantized while they are read."""
-
 import sys
 from unittest.mock import Mock
 
@@ -41,7 +39,6 @@ def stored(matrix, rule, dtypes=DTYPES):
 
 
 def codes_of(packed, bits):
-    """Codes that are packed along the last axis, as integers."""
     parts = [packed >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)]
     return np.stack(parts, -1).reshape(*packed.shape[:-1], -1).astype(np.float64)
 

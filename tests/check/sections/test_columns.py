@@ -21,7 +21,6 @@ def product(dtype, nodes, initializers, factor):
 
 
 def written(dtype, *, is_transposed=False):
-    """The nodes of a product, its matrix, and the other factor."""
     random = np.random.default_rng(0)
     array = random.standard_normal((ROWS, COLUMNS)).astype(dtype)
     swap = helper.make_node("Transpose", ["matrix"], ["swapped"], perm=[1, 0])

@@ -1,5 +1,3 @@
-"""Jobs as a folder, or as a file of JSON lines."""
-
 import json
 
 import pytest

@@ -277,13 +277,6 @@ def test_a_function_a_program_and_a_wrapped_module_are_exported(name, tmp_path):
     assert onnxfn.validate(spec, model, result).passed
 
 
-def test_an_output_whose_size_is_a_value_has_an_axis_of_its_own(tmp_path):
-    positive = lambda x: x[x > 0]  # noqa: E731
-    result = exported(onnxfn.derived(positive, sample=torch.randn(4, 3)), positive, tmp_path)
-    assert result.outputs == {"output": {0: "output_axis_0"}}
-    assert result(x=np.eye(3, dtype=np.float32))["output"].tolist() == [1.0] * 3
-
-
 def test_the_least_size_that_a_module_takes_is_a_limit(tmp_path):
     pooled = lambda x: nn.functional.avg_pool1d(x, 4, stride=1)  # noqa: E731
     spec = onnxfn.derived(pooled, sample=torch.randn(2, 3, 9), axes={"x": "batch_size 3 time"})

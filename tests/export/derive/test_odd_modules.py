@@ -30,8 +30,6 @@ def exported(model, sample, tmp_path, axes=None, **options):
 
 @dataclass
 class States:
-    """A dataclass with a field that its caller does not set."""
-
     hidden: torch.Tensor
     cell: torch.Tensor
     gain: float = 2.0
@@ -41,7 +39,6 @@ Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - as users write it
 
 
 def fed_by_containers(x, batch):
-    """Reads an attribute, adds to a list, unpacks a tuple."""
     batch["list"].append(x)
     left, right = batch["pair"]
     hidden = x * batch["states"].hidden + batch["states"].cell * batch["states"].gain

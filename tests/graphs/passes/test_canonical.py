@@ -56,7 +56,6 @@ def test_exports_in_two_processes_write_the_same_bytes(names, tmp_path):
 
 
 def branch(name, captured, weight):
-    """A branch of an `If` that reads a value of the graph around it."""
     nodes = [
         helper.make_node("Neg", [captured], [f"{name}_neg"], name=f"{name}_1"),
         helper.make_node("Mul", [f"{name}_neg", weight], [f"{name}_out"], name=f"{name}_2"),

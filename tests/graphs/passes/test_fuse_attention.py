@@ -1,5 +1,3 @@
-"""Attention is fused, in graphs written by hand."""
-
 import numpy as np
 import onnx_ir
 import pytest
@@ -20,7 +18,6 @@ KEY_MASK = graph_text("attention.KEY_MASK")
 
 
 def tensors(batch=2, queries=4, keys=5):
-    """Queries, keys and values of six heads."""
     return {
         "q": noise(batch, 6, queries, 8),
         "k": noise(batch, 6, keys, 8, seed=1),

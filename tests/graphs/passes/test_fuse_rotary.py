@@ -1,5 +1,3 @@
-"""Rotary embeddings are fused, in graphs written by hand."""
-
 import pytest
 from small_graphs import fused_graph, graph_text, noise, operators
 

@@ -28,12 +28,6 @@ def graph(shape=("s4", "s7"), *, inner_shape=("s4", "2*s7"), output_shape=None):
     return ir.Model(nodes, ir_version=10)
 
 
-def test_inputs_outputs_and_axes_get_the_names_of_the_plan():
-    named = name_ports(graph(), PLANNED).graph
-    assert [str(value.shape) for value in (*named.inputs, *named.outputs)] == ["[batch_size,width]"] * 2
-    assert [value.name for value in (*named.inputs, *named.outputs)] == ["x", "y"]
-
-
 @pytest.mark.parametrize(("sizes", "named"), [("2*s7", "[batch_size,2*width]"), ("u9 + s7", "[batch_size,None]")])
 def test_inner_values_get_other_names_and_the_symbols_that_the_plan_has(sizes, named):
     inner = name_ports(graph(inner_shape=("s4", sizes)), PLANNED).graph[0].outputs[0]

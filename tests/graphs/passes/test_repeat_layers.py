@@ -95,8 +95,6 @@ class Skipping(Stack):
 
 
 class Scaled(Stack):
-    """A stack that scales by the number of each layer."""
-
     def forward(self, x):
         for index, layer in enumerate(self.layers):
             x = torch.tanh(layer(x)) * (1 + 0.01 * index * index)

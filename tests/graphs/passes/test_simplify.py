@@ -48,7 +48,6 @@ BINARY = {"Max": np.maximum, "Min": np.minimum, "MatMul": lambda a, b: np.matmul
 
 
 def graph_of(operator, dtype):
-    """A graph with one operator of two matrices."""
     kind = onnx_ir.TensorType(onnx_ir.DataType[dtype])
     inputs = [onnx_ir.Value(name=name, type=kind, shape=onnx_ir.Shape([3, 3])) for name in "ab"]
     node = onnx_ir.node(operator, inputs)

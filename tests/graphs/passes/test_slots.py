@@ -40,7 +40,6 @@ def test_equal_parameters_are_one_slot_and_other_tensors_stay():
 
 
 def slots_model(*consumers):
-    """A graph whose nodes read one slot, and the slot."""
     value = ir.Value(name="w", shape=ir.Shape([2, 3]), type=ir.TensorType(ir.DataType.FLOAT))
     value.meta[SLOT] = Slot("layer.weight")
     nodes = [node for consumer in consumers for node in consumer(value)]
