@@ -58,9 +58,7 @@ def is_fast(path):
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--left", action="store_true", help="of the sweeps, the pairs without a result of the installed versions"
-    )
+    parser.addoption("--left", action="store_true", help="of the sweeps, the pairs without a current result")
     parser.addoption("--record", action="store_true", help="write the results of sweeps to tests/sweeps")
     parser.addoption("--sample", type=int, metavar="N", help="N tests of the sweeps, chosen by the seed")
     parser.addoption("--slow", type=int, metavar="N", help="N of the slow tests, chosen by the seed; all with a path")

@@ -154,9 +154,7 @@ def _with_other_side(built: BuiltGraph, other: BuiltGraph, condition: Condition,
     graph = merge_slots(insert_branches(built.model, other.model, condition, axes))
     left = [each for each in built.limits if each.text != condition.text]
     limits = (*left, *(each for each in other.limits if is_true(each.text, sizes)))
-    noted = (
-        each if is_true(each.text, sizes) else evolve(each, text=f"not ({each.text})") for each in other.conditions
-    )
+    noted = (own if is_true(own.text, sizes) else evolve(own, text=f"not ({own.text})") for own in other.conditions)
     conditions = (*built.conditions, *noted)
     facts = {"limits": stated(limits), "conditions": stated(conditions)}
     return evolve(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -60,7 +62,7 @@ def calibrated_codes(rows: Any, inputs: InputErrors, rule: WeightRule) -> tuple[
             part[:, index + 1 :].addmm_(errors[:, column], factor[column, index + 1 :], alpha=-1)
         left[:, columns.stop :].addmm_(errors, inputs.factor[columns, columns.stop :], alpha=-1)
     stored = codes.numpy().reshape(count, blocks, size)
-    return _packed(stored, rule.bits), scales.numpy(), _packed(zeros.numpy().astype(np.uint8), rule.bits)
+    return packed_codes(stored, rule.bits), scales.numpy(), packed_codes(zeros.numpy().astype(np.uint8), rule.bits)
 
 
 def _scale(own: Any, part: Any, squares: Any, rule: WeightRule) -> tuple[Any, Any]:
@@ -95,9 +97,8 @@ def _candidates(own: Any, rule: WeightRule) -> Iterator[tuple[Any, Any]]:
             yield step, (-least / step - steps).nan_to_num().round().clamp(0, last)
 
 
-def _packed(codes: Any, bits: int) -> Any:
+def packed_codes(codes: Any, bits: int) -> Any:
     """Codes in bytes, packed along the last axis, the first in the low bits."""
     each = 8 // bits
     padded = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % each)])
-    places = padded.reshape(*padded.shape[:-1], -1, each) << np.arange(0, 8, bits, dtype=np.uint8)
-    return np.bitwise_or.reduce(places, axis=-1)
+    return reduce(or_, (padded[..., index::each] << index * bits for index in range(each)))

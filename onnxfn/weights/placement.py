@@ -58,13 +58,8 @@ def weight_placements(
     shared: SharedPlacements = MappingProxyType({}),
     tick: Tick = no_tick,
 ) -> dict[str, Placement]:
-    """From the name of each weight of at least `MIN_EXTERNAL_BYTES` to its placement.
-
-    A weight in `shared` has its placement there. A weight with the same bytes as one of the checkpoint's `entries` is
-    linked to that entry. The others lie in the ONNX file if all weights of the graph have at most `threshold` bytes,
-    else in one external data file, `data_file`. Weights that view the same memory are stored once. Placements depend
-    only on the sizes of the weights and on which of them are equal.
-    """
+    """From the name of each weight of at least `MIN_EXTERNAL_BYTES` to its placement; equal weights share one."""
+    # It is that of `shared`, an equal entry of the checkpoint, or by `threshold` the ONNX file or `data_file`.
     large = _large_weights(model)
     linked = {
         name: Placement(entry.file.name, entry.offset, entry.length, entry.file)

@@ -82,12 +82,8 @@ def has_signs(rule: WeightRule) -> bool:
 
 
 def quantized(weight: QuantizedWeight) -> Callable[[Role, Any, Sequence[int]], Any]:
-    """A function from a role, a dtype and a shape to a tensor that a weight is stored as, of `onnx_ir`.
-
-    The tensor is computed when it is read. Scales and zero points are computed with the codes, and are in memory until
-    they are read themselves: a file holds them next to the codes. Reading raises InvalidSpec if an element of the
-    weight is not finite, or if a scale does not fit its dtype.
-    """
+    """A function from a role, a dtype and a shape to a tensor of a weight; reading it raises InvalidSpec."""
+    # Scales and zero points are computed with the codes, and are in memory until they are read themselves.
     computed: Parameters = deque(maxlen=1)
     key = memory_key(weight.tensor)
 

@@ -103,7 +103,7 @@ def test_library_and_class_decide_the_row_of_a_model():
     assert row_name(of_library("sentence_transformers.x", "X", config=clip)) == "sentence_transformers.clip"
     assert row_name(of_library("sentence_transformers.x", "X", config=None)) == "sentence_transformers.transformer"
     assert {row for rows in COMPONENT_ROWS.values() for _, row in rows} == {
-        name for name in ROWS if "diffusers" in name
+        each for each in ROWS if "diffusers" in each
     }
 
 

@@ -116,9 +116,8 @@ def test_a_pipeline_draws_the_same_on_onnx_runtime(name, tmp_path):
         if "image" in arguments:
             sizes = {"image": torch.rand(len(prompt), 3, height, width, generator=random)}
         with torch.no_grad():
-            result = diffusion(
-                prompt=prompt, num_inference_steps=2, generator=random, output_type="pt", **arguments | sizes
-            )
+            options = {"num_inference_steps": 2, "output_type": "pt", **arguments}
+            result = diffusion(prompt=prompt, generator=random, **options | sizes)
         return torch.as_tensor(result[0])
 
     runs = [lambda: drawn(["a cat"], 64, 64), lambda: drawn(["a cat", "the red dog on the moon"], 64, 96)]

@@ -22,9 +22,7 @@ def quantized(wide_llama, tmp_path_factory):
     folder = tmp_path_factory.mktemp("quantized")
     onnxfn.export(SPEC, wide_llama, folder / "own", check=False)
     onnxfn.export(onnxfn.quantize(SPEC, bits=4), wide_llama, folder / "with tables", check=False)
-    stock = {
-        name: write(folder / "own" / "model.onnx", folder / name / "model.onnx") for name, write in FORMATS.items()
-    }
+    stock = {name: write(folder / "own" / "model.onnx", folder / name / "m.onnx") for name, write in FORMATS.items()}
     return {**stock, "with tables": folder / "with tables" / "model.onnx"}
 
 

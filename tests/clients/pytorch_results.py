@@ -72,9 +72,7 @@ def text_classes(reference: Reference, arguments: list[Any], _: Mapping[str, Any
 def scored(reference: Reference, logits: torch.Tensor) -> list[dict[str, Any]]:
     names = reference.model.config.id2label
     scores, classes = logits.softmax(-1).sort(descending=True)
-    return [
-        {"label": names[each], "score": score} for each, score in zip(classes.tolist(), scores.tolist(), strict=True)
-    ]
+    return [{"label": names[each], "score": own} for each, own in zip(classes.tolist(), scores.tolist(), strict=True)]
 
 
 def token_classes(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -45,9 +45,7 @@ def test_merged_weights_are_those_that_peft_stored(name):
     stored = load_file(peft_adapters.FOLDER / name / peft_adapters.EXPECTED)
     assert len(stored) > 1 or name == "conv2d"
     assert_merged(adapted(name, base), parameters(base) | stored)
-    assert all(
-        id(tensor) == before[key][0] and tensor.equal(before[key][1]) for key, tensor in parameters(base).items()
-    )
+    assert all(id(own) == before[key][0] and own.equal(before[key][1]) for key, own in parameters(base).items())
 
 
 @pytest.mark.parametrize("name", peft_adapters.CASES)

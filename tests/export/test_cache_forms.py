@@ -49,9 +49,8 @@ def test_a_shared_buffer_gives_the_tokens_of_pytorch(model_type, tmp_path):
     """Texts padded on the left; past and present are the same memory, which begins with garbage."""
     result, model = exported(model_type, tmp_path)
     model.generation_config.eos_token_id = None
-    expected = model.generate(
-        torch.tensor(PADDED), attention_mask=torch.tensor(MASK), do_sample=False, max_new_tokens=12
-    )
+    mask = torch.tensor(MASK)
+    expected = model.generate(torch.tensor(PADDED), attention_mask=mask, do_sample=False, max_new_tokens=12)
     given = shared_tokens(result.plan.parts[0], tmp_path / "out" / "model.onnx", 12)
     assert given.tolist() == expected[:, PADDED.shape[1] :].tolist()
 

@@ -57,9 +57,8 @@ def test_calibration_needs_a_tokenizer_and_a_text(wide_llama, characters, tmp_pa
 def test_a_text_gives_activations_their_scales(characters, tmp_path):
     spec, model = tiny.spec_and_model("bert", "fill-mask", vocab_size=100)
     floors = onnxfn.Floors(agreement=0.5, kl=1.0)
-    exported = onnxfn.export(
-        spec, model, tmp_path / "out", preprocessor=characters, dtypes=["int8-static"], floors=floors
-    )
+    options = {"preprocessor": characters, "dtypes": ["int8-static"], "floors": floors}
+    exported = onnxfn.export(spec, model, tmp_path / "out", **options)
     operators = [node.op_type for node in onnx.load(tmp_path / "out" / "model_int8_static.onnx").graph.node]
     assert operators.count("DequantizeLinear") - operators.count("QuantizeLinear") == len(
         [name for name, weight in model.named_parameters() if weight.ndim == 2 and "embeddings" not in name]

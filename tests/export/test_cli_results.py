@@ -48,9 +48,7 @@ def exported(tmp_path_factory):
     return checkpoint, out, succeed("export", checkpoint, out, "--json").stdout
 
 
-sections = st.lists(
-    st.tuples(st.text("abc", min_size=1), st.lists(st.tuples(st.text("xyz")), max_size=60)), max_size=10
-)
+sections = st.lists(st.tuples(st.text("abc", min_size=1), st.lists(st.tuples(st.text("xyz")), max_size=60)), max_size=9)
 
 
 @hypothesis.given(sections)

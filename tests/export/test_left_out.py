@@ -193,10 +193,8 @@ def test_the_command_line_prints_what_is_left_out_and_takes_it(tmp_path):
     second = succeed(*words, tmp_path / "second", "--with-input", "attention_mask")
     assert "is left out" not in second.stdout
     report = json.loads((tmp_path / "second" / "report.json").read_text())
-    assert [port["name"] for port in report["graphs"]["onnx/model.onnx"]["inputs"]] == [
-        "input_values",
-        "attention_mask",
-    ]
+    ports = report["graphs"]["onnx/model.onnx"]["inputs"]
+    assert [port["name"] for port in ports] == ["input_values", "attention_mask"]
     refused = invoke(*words, tmp_path / "third", "--with-input", "pixel_mask")
     assert "cannot add 'pixel_mask' to wav2vec2" in refused.stderr
 

@@ -151,7 +151,6 @@ handlers = {name: list(logging.getLogger(name).handlers) for name in (None, "tor
 onnxfn.export(onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs), model, sys.argv[1])
 assert handlers == {name: list(logging.getLogger(name).handlers) for name in handlers}
 """
-    finished = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, "-c", code, str(tmp_path / "out")]
+    finished = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")

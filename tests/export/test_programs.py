@@ -165,10 +165,8 @@ def test_the_modules_of_a_script_are_exported_as_it_calls_them(tmp_path):
     words = ["watch", tmp_path / "ranker.py", tmp_path / "out", "--modules", "query=modules['query']"]
     assert "query/model.onnx" in succeed(*words, "--run", "scores(2)", "--run", "scores(3)").stdout
     assert onnxfn.load(tmp_path / "out" / "query").inputs == {"input": {0: "batch_size"}}
-    assert (
-        "--run score(2): name 'score' is not defined; names"
-        in invoke(*words, "--run", "score(2)", "--overwrite").stderr
-    )
+    message = invoke(*words, "--run", "score(2)", "--overwrite").stderr
+    assert "--run score(2): name 'score' is not defined; names" in message
     words[4] = "query=modules"
     assert "is of the type dict, and not an nn.Module" in invoke(*words, "--run", "scores(2)", "--overwrite").stderr
 

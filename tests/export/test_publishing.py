@@ -73,12 +73,8 @@ def test_files_are_added_to_a_folder_that_exists(tmp_path):
     (out / "sub" / "more.txt").write_text("mine")
     inode = (out / "notes.txt").stat().st_ino
     published(["model.onnx", "sub/model.onnx"], out)
-    assert content(out) == {
-        "notes.txt": b"mine",
-        "sub/more.txt": b"mine",
-        "model.onnx": b"new",
-        "sub/model.onnx": b"new",
-    }
+    new = {"model.onnx": b"new", "sub/model.onnx": b"new"}
+    assert content(out) == {"notes.txt": b"mine", "sub/more.txt": b"mine", **new}
     assert (out / "notes.txt").stat().st_ino == inode
     assert (out / "link").readlink() == Path("missing")
     assert (out / "empty").is_dir()

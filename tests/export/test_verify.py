@@ -264,8 +264,5 @@ def test_the_facts_of_a_graph_do_not_need_its_weights(folder):
     before = report_file.graph_facts(folder / ENCODER)
     (folder / DATA).unlink()
     assert report_file.graph_facts(folder / ENCODER) == before
-    assert before["inputs"][0] == {
-        "name": "input_ids",
-        "dtype": "int64",
-        "shape": ["batch_size", "encoder_sequence_length"],
-    }
+    port = {"name": "input_ids", "dtype": "int64", "shape": ["batch_size", "encoder_sequence_length"]}
+    assert before["inputs"][0] == port

@@ -233,9 +233,7 @@ def write_bases(folder: Path) -> None:
     bert = tiny.model("bert", "AutoModelForMaskedLM")
     bert.save_pretrained(folder / "bert")
     (folder / "bert" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb")
-    (folder / "bert" / "tokenizer_config.json").write_text(
-        '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}'
-    )
+    (folder / "bert" / "tokenizer_config.json").write_text('{"tokenizer_class":"BertTokenizer","do_lower_case":true}')
     hub = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
     spec = onnxfn.spec_for(bert, "fill-mask")
     onnxfn.export(spec, bert, folder / "hub", checkpoint=folder / "bert", write=hub, check=False)

@@ -191,7 +191,7 @@ def mask_weak(model: g.Model) -> Iterator[Site]:
 
 def comparisons(model: g.Model) -> list[g.Node]:
     return [
-        node for node in g.nodes(model, *COMPARISONS) if all(g.constant(model, name) is None for name in node.input)
+        node for node in g.nodes(model, *COMPARISONS) if all(g.constant(model, each) is None for each in node.input)
     ]
 
 

@@ -193,9 +193,7 @@ def rounded(model: g.Model) -> Iterator[Site]:
 def weights_swapped(model: g.Model) -> Iterator[Site]:
     """Two weights of the same shape: of neighboring layers, or neighbors of one layer."""
     every = [name for name, value in g.arrays(model) if value.dtype.kind == "f" and value.size > 1]
-    neighbors = [
-        pair for pair in zip(every, every[2:], strict=False) if pair[0].split(".")[-1] == pair[1].split(".")[-1]
-    ]
+    neighbors = [(a, b) for a, b in zip(every, every[2:], strict=False) if a.split(".")[-1] == b.split(".")[-1]]
     for left, right in [*layers(every), *neighbors]:
         if g.constant(model, left).shape == g.constant(model, right).shape:
             yield f"{left}, {right}", partial(g.exchange_values, model, left, right)

@@ -32,14 +32,14 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 8_906,
-    "architectures": 8_031,
-    "weights": 2_932,
+    "specs": 8_891,
+    "architectures": 8_022,
+    "weights": 2_916,
     "models": 1_767,
-    "graphs": 7_738,
+    "graphs": 7_736,
     "run": 1_283,
-    "check": 6_026,
-    "export": 11_844,
+    "check": 6_001,
+    "export": 11_835,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

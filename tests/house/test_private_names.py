@@ -97,7 +97,7 @@ def test_a_private_name_is_seen(source, name):
 @pytest.mark.parametrize("function", TABLES)
 def test_every_name_of_a_table_is_used(function):
     used = chain.from_iterable(
-        re.findall(rf'{function}\("(\w+)"\)|NAMES\["(\w+)"\]', text) for text in SOURCES.values()
+        re.findall(rf'{function}\("(\w+)"\)|NAMES\["(\w+)"\]', each) for each in SOURCES.values()
     )
     assert set(filter(None, chain.from_iterable(used))) >= set(TABLES[function].NAMES)
 

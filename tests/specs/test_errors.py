@@ -82,9 +82,8 @@ def test_names_are_listed_in_order_and_a_long_list_is_cut_and_counted(names, mos
 def test_the_message_for_an_unknown_name_has_its_owner_the_known_names_and_the_closest():
     error = unknown("size", "seq_length", iter(["batch_size", "sequence_length"]), of="bert")
     assert type(error) is UnknownName
-    assert str(error) == (
-        "no size 'seq_length' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
-    )
+    reason = "known: batch_size, sequence_length; did you mean 'sequence_length'?"
+    assert str(error) == f"no size 'seq_length' for bert; {reason}"
 
 
 # A package that is newer than the newest that was tried

@@ -105,9 +105,8 @@ def test_a_plan_holds_no_conditions():
 
 
 def test_an_input_whose_condition_is_false_reads_nothing():
-    spec = compose(
-        takes("x", "batch_size", "ids"), takes("y", "depth=", "ids", when="deep"), generates("ids", "first_one")
-    )
+    deep = takes("y", "depth=", "ids", when="deep")
+    spec = compose(takes("x", "batch_size", "ids"), deep, generates("ids", "first_one"))
     assert inputs(spec, {}) == {"x": {0: "batch_size"}}
 
 
@@ -142,9 +141,8 @@ def test_a_size_of_dummies_is_set_by_its_name(size):
     spec = for_task(BERT, "multiple-choice")
     told = {**OPTIMUM, size: 7}
     made = dummy_inputs(spec, CONFIG, "np", **{size: 7})
-    assert {array.shape for array in made.values()} == {
-        (told["batch_size"], told["num_choices"], told["sequence_length"])
-    }
+    shape = (told["batch_size"], told["num_choices"], told["sequence_length"])
+    assert {array.shape for array in made.values()} == {shape}
 
 
 def test_dummies_are_those_of_the_plan():

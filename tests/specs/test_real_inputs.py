@@ -21,9 +21,8 @@ def tokenizer():
 
 
 def inputs_of(model_type, task, preprocessor, values=WIDE, **sizes):
-    return dummy_inputs(
-        spec_for(model_type, task), tiny.config(model_type, **values), "np", preprocessor=preprocessor, **sizes
-    )
+    config = tiny.config(model_type, **values)
+    return dummy_inputs(spec_for(model_type, task), config, "np", preprocessor=preprocessor, **sizes)
 
 
 def image_processor(size):

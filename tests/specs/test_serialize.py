@@ -34,10 +34,8 @@ def test_axes_are_written_as_their_pattern():
 
 
 def test_fields_with_their_neutral_value_are_left_out():
-    assert to_plain(ExportSpec(target=Target(opset=18))) == {
-        "record": "ExportSpec",
-        "target": {"record": "Target", "opset": 18},
-    }
+    target = {"record": "Target", "opset": 18}
+    assert to_plain(ExportSpec(target=Target(opset=18))) == {"record": "ExportSpec", "target": target}
 
 
 def test_a_constant_that_is_none_is_written():

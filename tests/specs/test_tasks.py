@@ -48,9 +48,8 @@ def test_a_row_wins_over_the_table_of_tasks():
 
 
 def test_the_edits_of_a_task_are_applied():
-    assert [pattern(one.axes) for one in for_task(BERT, "multiple-choice").inputs] == [
-        "batch_size num_choices sequence_length"
-    ]
+    patterns = [pattern(one.axes) for one in for_task(BERT, "multiple-choice").inputs]
+    assert patterns == ["batch_size num_choices sequence_length"]
 
 
 @pytest.mark.parametrize("name", [*SYNONYMS, *SYNONYMS.values(), *TASKS, "my-own-task"])

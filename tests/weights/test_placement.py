@@ -115,11 +115,8 @@ def test_a_written_file_is_what_onnx_ir_would_write(tmp_path, threshold):
 
 
 def test_external_data_is_aligned(tmp_path):
-    raws = {
-        "odd": torch.ones(1031, dtype=torch.int8),
-        "line": torch.ones(300),
-        "page": torch.ones(MIN_PAGE_ALIGNED_BYTES // 4),
-    }
+    pages = torch.ones(MIN_PAGE_ALIGNED_BYTES // 4)
+    raws = {"odd": torch.ones(1031, dtype=torch.int8), "line": torch.ones(300), "page": pages}
     places = weight_placements(graph(weights(raws)), DATA_FILE, threshold=0)
     assert [(place.file, place.offset) for place in places.values()] == [
         ("model.onnx_data", 0),

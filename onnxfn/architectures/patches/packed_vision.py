@@ -190,9 +190,7 @@ def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes:
     patches = patches_of(grid_thw)
     merge = merge_sizes[patches.image]
     inner, middle = patches.within % (merge * merge), (merge - 1) / 2
-    row_weights, column_weights = (
-        (1 - (index - middle).abs()).clamp(min=0) for index in (inner // merge, inner % merge)
-    )
+    row_weights, column_weights = ((1 - (side - middle).abs()).clamp(min=0) for side in (inner // merge, inner % merge))
     weighted = hidden_states * (row_weights * column_weights)[:, None].to(hidden_states.dtype)
     counts = grid_thw.prod(-1) // (merge_sizes * merge_sizes)
     block = starts(counts)[patches.image] + patches.within // (merge * merge)

@@ -107,12 +107,7 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
 
 
 def can_decode(part: Part, plan: Plan) -> bool:
-    """Whether texts can be decoded with a part.
-
-    It takes tokens (or their embeddings) and a past that may be empty, and gives logits, of all tokens if asked for.
-    The plan has the parts that compute its other inputs. The texts are in the ranges of its axes. A prompt that is read
-    in both directions is compared with PyTorch's whole model alone.
-    """
+    """Whether texts can be decoded with a part: tokens, an empty past, logits, and parts that compute the rest."""
     spec = part.spec
     past_inputs = {feedback.input for feedback in spec.feedback}
     if not past_inputs:

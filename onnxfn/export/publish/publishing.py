@@ -76,13 +76,8 @@ def publish(
     overwrite: bool,
     parts: Iterable[Destination] | None = None,
 ) -> tuple[Path, ...]:
-    """Moves the files of a staging folder to a destination, and deletes unused files of the earlier export.
-
-    A new folder appears by one rename, an old one is exchanged in one step; without that, and for a single file,
-    external data is moved first, then graphs, then the rest, and a failure undoes it. Earlier exports are looked for in
-    `parts`, by default `destination`. Returns the new paths. OutputExists without `overwrite`, or for a folder with the
-    name of a file.
-    """
+    """Moves the files of a staging folder to a destination, and deletes unused earlier ones; returns the new paths."""
+    # A folder is exchanged in one step. Without that external data is moved first, and a failure undoes all.
     files = tuple(dict.fromkeys(files))
     folder = destination.folder
     published = tuple(folder / file.relative_to(staging) for file in files)

@@ -314,9 +314,7 @@ def exported_words(exported: Any) -> list[str]:
 
 
 def _file_summary(file: Any) -> str:
-    edits = (
-        f"{edit.function}({', '.join(f'{name}={value}' for name, value in edit.arguments)})" for edit in file.edits
-    )
+    edits = (f"{edit.function}({', '.join(f'{key}={value}' for key, value in edit.arguments)})" for edit in file.edits)
     replaces = f"replaces {', '.join(file.replaces)}" if file.replaces else ""
     return " ".join(word for word in (*edits, replaces) if word)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.quantization import WeightRule
+from onnxfn.weights.calibrated import packed_codes
 from onnxfn.weights.chunks import lazy_tensor
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight, row_ranges
 from onnxfn.weights.packed.quantized_formats import Packing, column_groups
@@ -86,17 +87,8 @@ def _chunks(weight: QuantizedWeight, role: Role, dtype: Any) -> Iterator[Array]:
     for start, stop in row_ranges(weight.shape):
         rows = (weight.parts, weight.settings, start, stop)
         if role == "codes":
-            yield _bytes(packing.values(*rows), bits)
+            yield packed_codes(packing.values(*rows), bits)
         elif role == "scales":
             yield np.repeat(packing.scales(*rows).astype(dtype), repeats, axis=1)
         else:
-            yield _bytes(np.repeat(packing.zeros(*rows), repeats, axis=1), bits)
-
-
-def _bytes(values: Array, bits: int) -> Array:
-    """Rows of integers as bytes: of two integers of 4 bits, the first is in the lower bits."""
-    if bits == 8:  # noqa: PLR2004 - a byte
-        return np.ascontiguousarray(values)
-    even = values if values.shape[1] % 2 == 0 else np.pad(values, ((0, 0), (0, 1)))
-    packed: Array = even[:, 0::2] | even[:, 1::2] << 4
-    return packed
+            yield packed_codes(np.repeat(packing.zeros(*rows), repeats, axis=1), bits)

@@ -163,9 +163,8 @@ REFUSALS = [ValueError("no use_cache=True"), TypeError("unexpected argument"), N
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
 def test_a_model_that_refuses_a_cache_has_a_spec_without_one_that_states_the_reason(error):
     spec = onnxfn.derived(text_model(error), "text-generation")
-    assert spec.derived == (
-        f"Module.forward(input_ids); task text-generation; no cache: {type(error).__name__}: {error}"
-    )
+    reason = f"{type(error).__name__}: {error}"
+    assert spec.derived == f"Module.forward(input_ids); task text-generation; no cache: {reason}"
     assert [output.name for output in spec.outputs] == ["logits"]
     assert not spec.cache.rows
 

@@ -168,11 +168,7 @@ def moved_complex_numbers(x):
     numbers = torch.polar(x, x * 0.5)
     first, *_, last = numbers.unbind(-1)
     moved = [numbers.flatten(0, 1), numbers.flatten(1), numbers.reshape(x.shape[0], -1), first * last]
-    moved += [
-        numbers.unflatten(-1, (2, 2)).squeeze(-1),
-        numbers.split(2, dim=-1)[1],
-        numbers.repeat_interleave(2, dim=-1),
-    ]
+    moved += [numbers.unflatten(-1, (2, 2)).squeeze(-1), numbers.split(2, -1)[1], numbers.repeat_interleave(2, dim=-1)]
     moved.append(numbers.gather(1, torch.arange(4).expand(x.shape[0], 2, 4) % 2))
     written = numbers.to(torch.complex128)
     written[0, :2], written[:, -1] = numbers[0, 2:4].to(torch.complex128), numbers[:, 0].to(torch.complex128)

@@ -97,9 +97,7 @@ def shuffled_model(seed):
     }
     nodes.append(helper.make_node("If", [name("condition")], ["y"], name="if", **branches))
     nodes.append(helper.make_node("Sqrt", [name("added")], ["z"], name="last"))
-    constants = [
-        helper.make_tensor(name(key), TensorProto.FLOAT, [1], [size]) for key, size in (("one", 1), ("two", 2))
-    ]
+    constants = [helper.make_tensor(name(key), TensorProto.FLOAT, [1], [one]) for key, one in (("one", 1), ("two", 2))]
     shuffle.shuffle(constants)
     ports = [helper.make_tensor_value_info(port, TensorProto.FLOAT, ["n"]) for port in ("x", "y", "z")]
     graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], constants)

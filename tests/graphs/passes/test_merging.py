@@ -64,11 +64,7 @@ def test_the_graph_is_valid_and_has_the_inputs_outputs_and_weights_of_both():
     ("takes", "stands_for", "words"),
     [
         ("x", "past", "the outputs of the filler must be inputs of the graph; unknown: past; known: x, past.state"),
-        (
-            "ids",
-            "past.state",
-            "the inputs of the filler must be inputs of the graph; unknown: ids; known: x, past.stat",
-        ),
+        ("ids", "past.state", "the inputs of the filler must be inputs of the graph; unknown: ids; known: x, past"),
     ],
 )
 def test_a_filler_that_does_not_fit_the_graph_is_refused(takes, stands_for, words):

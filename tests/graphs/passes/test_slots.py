@@ -23,9 +23,8 @@ def model_of(nodes, initializers):
     outputs = [output for node in nodes for output in node.outputs if not output.uses()]
     for index, output in enumerate(outputs):
         output.name = f"y{index}"
-    return ir.Model(
-        ir.Graph([], outputs, nodes=nodes, initializers=initializers, opset_imports={"": 18}), ir_version=10
-    )
+    graph = ir.Graph([], outputs, nodes=nodes, initializers=initializers, opset_imports={"": 18})
+    return ir.Model(graph, ir_version=10)
 
 
 def test_equal_parameters_are_one_slot_and_other_tensors_stay():
