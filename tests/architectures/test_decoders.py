@@ -25,12 +25,8 @@ from onnxfn.specs.tasks.tasks import TASKS, task_names
 WITHOUT_A_MODEL = ("internlm2",)
 """Rows of which transformers 5 has no model."""
 
-PAIRS = [
-    (model_type, task)
-    for model_type, row in decoders.ROWS.items()
-    if model_type not in WITHOUT_A_MODEL
-    for task in task_names(row)
-]
+MODELS = {model_type: row for model_type, row in decoders.ROWS.items() if model_type not in WITHOUT_A_MODEL}
+PAIRS = [(model_type, task) for model_type, row in MODELS.items() for task in task_names(row)]
 DECODERS = [name for name in decoders.ROWS if (name, "text-generation-with-past") in PAIRS]
 
 SAMPLE = [

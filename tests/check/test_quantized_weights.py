@@ -110,10 +110,8 @@ def changed_byte(data):
 def test_a_fault_in_one_weight_is_found_and_the_weight_is_named(wide_llama, quantized, fault, tmp_path):
     form, weight, changes = FAULTS[fault]
     names = initializers(quantized[form])
-    full = {
-        next(name for name in names if name.startswith(weight) and name.endswith(end)): change
-        for end, change in changes.items()
-    }
+    named = {end: next(each for each in names if each.startswith(weight) and each.endswith(end)) for end in changes}
+    full = {named[end]: change for end, change in changes.items()}
     errors, unknown = quantized_weight_errors(wide_llama, with_changed(quantized[form], tmp_path / "model.onnx", full))
     assert unknown == ()
     assert [error.weight for error in errors if error.outside] == [weight]

@@ -11,19 +11,7 @@ from attrs import Factory, field, frozen
 
 @frozen
 class Case:
-    """A pipeline that is run on a folder.
-
-    Attributes:
-        kind: The kind of use: the first column of the table, and the key of `RESULTS`.
-        checkpoint: The key of `CHECKPOINTS`, or a real checkpoint.
-        arguments: What the pipeline is given.
-        task: The task of the export, if it is not the kind.
-        flags: More flags of the export.
-        pipeline: The name of the pipeline, if it is not the kind.
-        dtype: The files that the client loads, in its own words.
-        job: More of the job.
-        tolerance: The largest difference that is allowed; 0 for text.
-    """
+    """A pipeline that is run on a folder; empty fields are those of its kind, the key of `RESULTS`."""
 
     kind: str
     checkpoint: str
@@ -64,11 +52,7 @@ def sound(samples: int) -> dict[str, Any]:
 
 
 TEXTS = ["the cat sat on the mat", "what is my name?", "a dog"]
-CHAT = [
-    {"role": "user", "content": "the cat"},
-    {"role": "assistant", "content": "sat"},
-    {"role": "user", "content": "on"},
-]
+CHAT = [{"role": role, "content": text} for role, text in (("user", "the cat"), ("assistant", "sat"), ("user", "on"))]
 FEW = {"max_new_tokens": 10}
 POOLED = {"pooling": "mean", "normalize": True}
 ALL = {"top_k": None}

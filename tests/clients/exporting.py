@@ -1,5 +1,3 @@
-"""Folders that the command line of onnxfn writes for clients, and the PyTorch model of each."""
-
 from __future__ import annotations
 
 import re

@@ -80,13 +80,7 @@ GENERATION: Mapping[str, Mapping[str, int]] = MappingProxyType({"musicgen": {"pa
 
 @frozen
 class Pair:
-    """A model type and a task.
-
-    Attributes:
-        model_type: The model type.
-        kind: The task, in the words of transformers.js.
-        task: The task of the export.
-    """
+    """A model type, its task in the words of transformers.js, and the task of the export."""
 
     model_type: str
     kind: str

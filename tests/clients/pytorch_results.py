@@ -18,13 +18,7 @@ from attrs import frozen
 
 @frozen
 class Reference:
-    """A PyTorch model with what feeds it.
-
-    Attributes:
-        model: The model in evaluation mode.
-        tokenizer: Its tokenizer, or None.
-        names: The names of the inputs that the exported files take.
-    """
+    """A PyTorch model with its tokenizer, and the names of the inputs that the exported files take."""
 
     model: Any
     tokenizer: Any

@@ -17,12 +17,8 @@ from onnxfn.export.clients import genai, transformers_js
 from onnxfn.specs.tasks.tasks import task_names
 
 TASK = "text-generation-with-past"
-TYPES = [
-    name
-    for rows in (decoders.ROWS, seq2seq.ROWS)
-    for name, row in rows.items()
-    if name != "internlm2" and TASK in task_names(row)
-]
+ROWS = {**decoders.ROWS, **seq2seq.ROWS}
+TYPES = [name for name, row in ROWS.items() if name != "internlm2" and TASK in task_names(row)]
 """The decoders that transformers has, and the decoders of encoder-decoders."""
 
 NAMES = {"transformers.js": transformers_js.NAME, "genai": genai.NAME}

@@ -1,5 +1,3 @@
-"""onnxruntime-genai writes PyTorch's text from folders as written."""
-
 import json
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""An export with a LoRA adapter has the weights that PEFT's own merge makes of the model."""
-
 import threading
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Programs that generate: modules with a cache, and calls with other tensors than before."""
-
 import numpy as np
 import pytest
 import shrunk

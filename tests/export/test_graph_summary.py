@@ -1,5 +1,3 @@
-"""`onnxfn inspect FILE.onnx`: what a file has, against what onnx reads in it."""
-
 import json
 from collections import Counter
 from math import prod

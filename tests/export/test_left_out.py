@@ -102,9 +102,8 @@ def test_the_images_that_forward_hands_on_to_an_encoder_are_named():
 
 def planned(model_type, name, task=None):
     model = shrunk.model(model_type, name)
-    return plan_for_destination(
-        spec_for(model, task), model, None, Destination(Path("out")), LAYOUTS["optimum"], decoders="merged"
-    )
+    layout = LAYOUTS["optimum"]
+    return plan_for_destination(spec_for(model, task), model, None, Destination(Path("o")), layout, decoders="merged")
 
 
 def assert_every_modality_is_named(model_type, name, task=None):

@@ -1,5 +1,3 @@
-"""Results in memory: called, opened, read as protos, saved; folders that results own; `load`."""
-
 import gc
 import io
 import pickle

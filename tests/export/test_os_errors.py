@@ -22,14 +22,7 @@ IGNORES_PERMISSIONS = 0b110
 
 @frozen
 class Fault:
-    """A situation that makes an export impossible.
-
-    Attributes:
-        prepare: Prepares an empty folder; returns the path to export to.
-        message: A part of the error.
-        flags: Flags of the command.
-        unprivileged: Whether permissions hold, although the tests may run as root.
-    """
+    """A situation that makes an export impossible: how it is prepared, a part of the error, the flags."""
 
     prepare: object
     message: str

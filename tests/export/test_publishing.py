@@ -326,10 +326,8 @@ def test_a_folder_in_a_parent_that_is_not_writable_works(tmp_path):
             assert without_capabilities(path) == ["staged"]
     finally:
         out.parent.chmod(0o700)
-    assert {name for name in content(tmp_path) if name.endswith(".onnx")} == {
-        "parent/out/model.onnx",
-        "parent/out/deep/model.onnx",
-    }
+    names = {name for name in content(tmp_path) if name.endswith(".onnx")}
+    assert names == {"parent/out/model.onnx", "parent/out/deep/model.onnx"}
 
 
 @pytest.mark.parametrize("name", ["out", "out/model.onnx", "out/new"])

@@ -1,5 +1,3 @@
-"""report.json, and the verification of a folder by it."""
-
 import hashlib
 import json
 import os

@@ -1,5 +1,3 @@
-"""The bytes of the weights of each file, before a weight is read."""
-
 import os
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Building the graph of a part: what is public, and what an error of a pass becomes."""
-
 import pytest
 import tiny
 from graph_equality import timed

@@ -1,5 +1,3 @@
-"""Repeated layers are found, and a truncated model has all its layers again afterwards."""
-
 from operator import setitem
 
 import pytest

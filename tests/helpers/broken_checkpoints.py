@@ -1,5 +1,3 @@
-"""Broken checkpoints: how each is broken, and a part of the message that says so."""
-
 import json
 import os
 import pickle
@@ -24,13 +22,7 @@ Break = Callable[[Path], Any]
 
 @frozen
 class Broken:
-    """A broken checkpoint.
-
-    Attributes:
-        damage: Breaks a copy of the base.
-        message: A part of the error. "" if it is exported although it is odd.
-        base: The checkpoint that is broken: `bert`, `llama` (in two files with an index), `pickled`.
-    """
+    """Damage of a copy of a checkpoint, a part of the error ("" if it is exported), and the checkpoint."""
 
     damage: Break
     message: str

@@ -1,5 +1,3 @@
-"""The command line of onnxfn, called in this process."""
-
 import io
 from pathlib import Path
 from typing import Any

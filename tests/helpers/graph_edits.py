@@ -1,5 +1,3 @@
-"""Small edits of an ONNX model in place: constants, edges, outputs. Faults are made of them."""
-
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path

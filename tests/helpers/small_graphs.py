@@ -1,5 +1,3 @@
-"""Small graphs in the text format of ONNX, and what ONNX Runtime computes with them."""
-
 from pathlib import Path
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The weights of SmolLM2-135M-Instruct, from a package that holds them."""
-
 from importlib.util import find_spec
 from pathlib import Path
 

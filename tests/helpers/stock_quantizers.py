@@ -1,5 +1,3 @@
-"""ONNX files that the quantizers of ONNX Runtime write, and changes of their initializers."""
-
 import logging
 from functools import partial
 from pathlib import Path

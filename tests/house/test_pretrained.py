@@ -20,11 +20,8 @@ def loading_calls(source):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "pretrained" and call.args
         if "trust_remote_code" in {keyword.arg for keyword in call.keywords}
     }
-    named = {
-        node.value: node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute)
-    }
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    named = {node.value: node for node in assigned if isinstance(node.value, ast.Attribute)}
     by_name = {argument.id for argument in right if isinstance(argument, ast.Name)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in LOADERS and node not in right:

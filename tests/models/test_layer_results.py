@@ -1,5 +1,3 @@
-"""Runs that replay the results of layers before a changed weight."""
-
 import torch
 
 from onnxfn.models.layer_results import layer_results, with_results

@@ -1,5 +1,3 @@
-"""The four graphs of an encoder-decoder, as views of one spec."""
-
 import pytest
 from refusals import refusal
 

@@ -162,20 +162,16 @@ def test_a_mask_without_room_for_padding_is_ones(shape, padding):
 
 @pytest.mark.parametrize("length", [0, 1, 8])
 def test_an_unknown_padding_is_an_error_that_names_the_closest(length):
-    assert refusal(UnknownName, mask_of, 0, (2, length), "rigth") == (
-        "no padding 'rigth'; known: right, left, none; did you mean 'right'?"
-    )
+    message = "no padding 'rigth'; known: right, left, none; did you mean 'right'?"
+    assert refusal(UnknownName, mask_of, 0, (2, length), "rigth") == message
 
 
 # All dummies of a spec
 
 
 def test_dummies_have_the_order_of_the_inputs_and_the_sizes_of_the_spec():
-    assert {name: array.shape for name, array in dummies(SPEC, {}).items()} == {
-        "input_ids": (2, 16),
-        "pixels": (2, 3, 4),
-        "flags": (2,),
-    }
+    shapes = {name: array.shape for name, array in dummies(SPEC, {}).items()}
+    assert shapes == {"input_ids": (2, 16), "pixels": (2, 3, 4), "flags": (2,)}
 
 
 def test_a_given_size_replaces_that_of_the_spec_and_may_be_zero():
@@ -243,6 +239,5 @@ def test_an_error_of_a_nested_dummy_names_the_generator_that_failed():
         generates("positions", "positions", mask=NestedDummy("padding_mask", "5")),
         generates("padding_mask", "integers", low=9, high=1),
     )
-    assert refusal(InvalidSpec, dummies, spec, {}).startswith(
-        "integers(high=1, low=9) cannot make a dummy for 'x' with the shape [5]: "
-    )
+    message = "integers(high=1, low=9) cannot make a dummy for 'x' with the shape [5]: "
+    assert refusal(InvalidSpec, dummies, spec, {}).startswith(message)

@@ -79,11 +79,8 @@ def test_what_a_case_reads_is_a_number_in_the_plan():
 def test_a_generator_that_no_input_uses_reads_nothing():
     unused = generates("pixels", "integers", high=from_config("nowhere"))
     spec = compose(BERT, unused, case("one", unused))
-    assert [made.name for made in plan(spec, CONFIG).parts[0].spec.dummies.generators] == [
-        "token_ids",
-        "segment_ids",
-        "padding_mask",
-    ]
+    names = [made.name for made in plan(spec, CONFIG).parts[0].spec.dummies.generators]
+    assert names == ["token_ids", "segment_ids", "padding_mask"]
 
 
 @pytest.mark.parametrize(("segments", "names"), [(2, {"token_type_ids"}), (0, set())])

@@ -1,5 +1,3 @@
-"""`repr` of records: short, clear, and without what is not specified."""
-
 import re
 
 import attrs

@@ -31,9 +31,8 @@ def test_facts_are_specs_of_one_record():
     assert takes("x", "batch_size", "ids", kind="float", path=("a", 0), when="b") == ExportSpec(
         inputs=[InputSpec("x", axis_map("batch_size"), "ids", "float", ("a", 0), "b")]
     )
-    assert gives("y", "batch_size _", path=("a",), when="b") == ExportSpec(
-        outputs=[OutputSpec("y", axis_map("batch_size _"), ("a",), "b")]
-    )
+    output = OutputSpec("y", axis_map("batch_size _"), ("a",), "b")
+    assert gives("y", "batch_size _", path=("a",), when="b") == ExportSpec(outputs=[output])
     constants = [Constant("use_cache", value=False), Constant("mode", "fast")]
     assert always(use_cache=False, mode="fast") == ExportSpec(call=Call(constants=constants))
     patch = Patch("m:A.f", "p:f", "branches")

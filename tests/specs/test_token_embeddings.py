@@ -1,5 +1,3 @@
-"""Embeddings in place of tokens: two files, of which one gives what the other takes."""
-
 import numpy as np
 import pytest
 import strategies as some
@@ -46,9 +44,8 @@ def test_one_graph_of_an_encoder_decoder_takes_embeddings():
 
 @given(some.specs)
 def test_adding_twice_equals_adding_once(spec):
-    plain = onnxfn.compose(
-        evolve(spec, parts=onnxfn.Parts()), onnxfn.takes("input_ids", "batch_size sequence_length", "token_ids")
-    )
+    ids = onnxfn.takes("input_ids", "batch_size sequence_length", "token_ids")
+    plain = onnxfn.compose(evolve(spec, parts=onnxfn.Parts()), ids)
     once = onnxfn.with_inputs_embeds(plain)
     assert onnxfn.with_inputs_embeds(once) == once
 

@@ -1,5 +1,3 @@
-"""Statistics of norms over batches, measured on inputs."""
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

@@ -1,5 +1,3 @@
-"""fastembed: the embeddings of texts by the model of a folder."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -46,11 +46,8 @@ def fed_by_containers(x, batch):
 
 
 def test_dataclasses_named_tuples_and_lists_are_taken_apart_and_built_again(tmp_path):
-    batch = {
-        "states": States(real(3, 4), real(3, 4), gain=3.0),
-        "pair": Pair(real(3, 4), Pair(real(3, 4), None)),
-        "list": [real(3, 4)],
-    }
+    pair = Pair(real(3, 4), Pair(real(3, 4), None))
+    batch = {"states": States(real(3, 4), real(3, 4), gain=3.0), "pair": pair, "list": [real(3, 4)]}
     spec = onnxfn.derived(fed_by_containers, sample={"x": real(3, 4), "batch": batch})
     assert onnxfn.from_json(onnxfn.to_json(spec), trust=(__name__.partition(".")[0],)) == spec
     with pytest.raises(InvalidSpec, match="field 'by' of ArgumentBuilder names code outside onnxfn's tables"):
@@ -122,11 +119,8 @@ def test_a_module_around_a_sliding_window_is_checked_beyond_it(with_keys, tmp_pa
     module, sample = windowed(24, with_keys=with_keys), {"input_ids": torch.arange(8).reshape(2, 4)}
     result = exported(module, sample, tmp_path, {"input_ids": "batch_size time"})
     assert result.limits == ()
-    assert result.report.cases[:3] == (
-        "one (batch_size=1, time=7)",
-        "several (batch_size=3, time=9)",
-        "long text (batch_size=1, time=94)",
-    )
+    cases = ("one (batch_size=1, time=7)", "several (batch_size=3, time=9)", "long text (batch_size=1, time=94)")
+    assert result.report.cases[:3] == cases
 
 
 # Modules that are exported

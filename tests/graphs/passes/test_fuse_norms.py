@@ -1,5 +1,3 @@
-"""Norms and reciprocals are fused, and masks simplified, in graphs written by hand."""
-
 import numpy as np
 import onnx
 import onnx_ir

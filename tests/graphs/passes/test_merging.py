@@ -1,5 +1,3 @@
-"""A graph is inserted into another one, and computes inputs that are empty."""
-
 import numpy as np
 import onnx
 import onnx_ir as ir

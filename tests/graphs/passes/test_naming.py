@@ -1,5 +1,3 @@
-"""Passes that name inputs, outputs and axes, sort them, and write metadata."""
-
 import onnx_ir as ir
 import pytest
 from refusals import refusal

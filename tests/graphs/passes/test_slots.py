@@ -1,5 +1,3 @@
-"""Slots: parameters without values, in graphs written by hand."""
-
 from functools import partial
 
 import numpy as np
