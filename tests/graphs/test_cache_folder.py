@@ -39,12 +39,6 @@ def write(folder, count, size=10):
         os.utime(folder / name, (second, second))
 
 
-def test_a_file_is_read_as_it_was_written(tmp_path):
-    template_cache.write_file(tmp_path / "cache" / NAMES[0], b"graph")
-    assert template_cache.read_file(tmp_path / "cache" / NAMES[0]) == b"graph"
-    assert files(tmp_path / "cache") == [NAMES[0]]
-
-
 def test_a_full_disk_is_no_error_and_leaves_the_earlier_file_as_it_was(tmp_path):
     template_cache.write_file(tmp_path / NAMES[0], b"earlier")
     with largest_file(1000):
@@ -183,8 +177,3 @@ def test_no_more_is_deleted_than_must_be_and_what_remains_was_used_later(entries
     if deleted:
         newest = max(deleted, key=lambda entry: (entry.used, entry.path))
         assert sum(entry.size for entry in remaining) + newest.size > max_bytes
-
-
-def test_the_command_line_has_its_cache_in_the_users(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert template_cache.default_cache_folder() == tmp_path / "onnxfn" / "templates"
