@@ -48,21 +48,17 @@ settings.load_profile("laws")
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """Each test draws the same random tensors in every run."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
 
 
 def is_fast(path):
-    """Whether the tests of a file run without torch."""
     name = path.relative_to(TESTS).as_posix()
     return any(Path(name).is_relative_to(entry) for entry in FAST) and name not in NOT_FAST
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--left", action="store_true", help="of the sweeps, the pairs without a result of the installed versions"
-    )
+    parser.addoption("--left", action="store_true", help="of the sweeps, the pairs without a current result")
     parser.addoption("--record", action="store_true", help="write the results of sweeps to tests/sweeps")
     parser.addoption("--sample", type=int, metavar="N", help="N tests of the sweeps, chosen by the seed")
     parser.addoption("--slow", type=int, metavar="N", help="N of the slow tests, chosen by the seed; all with a path")
@@ -199,7 +195,6 @@ def llava():
 
 @pytest.fixture(scope="module")
 def wide_llama():
-    """A model whose matrices have whole blocks of the quantizers."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

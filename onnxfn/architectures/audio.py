@@ -33,12 +33,7 @@ wav2vec2: ExportSpec = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
 
 
 def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSpec:
-    """A spec of a transducer: an encoder of mel spectrograms, and a decoder with a recurrent state: Parakeet, Nemotron.
-
-    Inputs: `input_features` and `attention_mask` of the encoder; `input_ids`, `encoder_hidden_states` (one frame or
-    more), `past_hidden_state` and `past_cell_state` of the decoder. Tasks: automatic-speech-recognition.
-    `encoder_specs`: its number of frames, its other inputs.
-    """
+    """A spec of an encoder of mel spectrograms and a decoder with a recurrent state (an LSTM): Parakeet, Nemotron."""
     state = "num_decoder_layers= batch_size decoder_hidden_size="
     return compose(
         generates("token_ids", "integers", high=from_config("vocab_size")),
@@ -109,11 +104,7 @@ code_dummies: ExportSpec = compose(
 
 # Vocoders: from a mel spectrogram to a waveform.
 def vocoder(loader: str) -> ExportSpec:
-    """A spec of a vocoder, which converts a mel spectrogram to a waveform: HiFi-GAN.
-
-    Inputs: `spectrogram`, `[batch_size, sequence_length, model_in_dim]`.
-    Tasks: text-to-audio.
-    """
+    """A spec of a vocoder, which converts a `spectrogram` to a waveform: HiFi-GAN. Task: text-to-audio."""
     return compose(
         takes("spectrogram", f"{TOKENS} model_in_dim=", "normal", kind="float"),
         sized(batch_size=2, sequence_length=16),

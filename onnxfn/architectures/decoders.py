@@ -103,11 +103,7 @@ mimo_v2_flash: ExportSpec = compose(
 
 
 def latent_attention(layers: Source = "num_layers") -> ExportSpec:
-    """A spec of the cache of multi-head latent attention (MLA).
-
-    The compressed keys and values are cached as the key, and the rotated part of the keys, which all heads share, as
-    the value (modeling_deepseek_v3.DeepseekV3Attention.forward).
-    """
+    """A spec of the cache of latent attention (MLA): compressed keys as the key, shared rotated keys as the value."""
     return compose(
         reads(num_latents="1"),
         kv_cache(heads="num_latents", key="kv_lora_rank", value="qk_rope_head_dim", layers=layers),

@@ -1,7 +1,4 @@
-"""The short names of patches and wrappers: `file.function` is a function of `patches/file.py`, or `wrappers/file.py`.
-
-A spec holds short names, also in a file. So a function that moves or is renamed leaves its name behind.
-"""
+"""The short names of patches and wrappers in specs: `file.function` of `patches/file.py` or `wrappers/file.py`."""
 
 from __future__ import annotations
 
@@ -20,13 +17,7 @@ def is_short(name: str) -> bool:
 
 
 def function_named(name: str, folder: str, *, kind: str, known: tuple[str, ...] = ()) -> Any:
-    """The function that a spec names: by a short name in `folder`, or by `package.module:function`.
-
-    `kind` and `known`, which are other names, are for the error message. UnknownName if there is no such function.
-
-    >>> function_named("attention.padding_mask", "patches", kind="patch").__module__
-    'onnxfn.architectures.patches.attention'
-    """
+    """The function that a spec names, by a short name in `folder` or `package.module:function`; else UnknownName."""
     if not is_short(name):
         return resolve(name, {}, kind=kind)
     file, _, function = name.partition(".")
@@ -38,11 +29,7 @@ def function_named(name: str, folder: str, *, kind: str, known: tuple[str, ...] 
 
 
 def short_names(folder: str) -> tuple[str, ...]:
-    """The short names of the functions in a folder.
-
-    >>> "attention.padding_mask" in short_names("patches")
-    True
-    """
+    """The short names of the functions in a folder."""
     return tuple(
         f"{path.stem}.{node.name}"
         for path in sorted((Path(__file__).parent / folder).glob("*.py"))

@@ -115,10 +115,7 @@ autoencoder: ExportSpec = sized_in("one several", batch_size=(2, 1, 3))
 
 
 def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...]) -> ExportSpec:
-    """A spec of the encoder of an autoencoder, from images to latents: AutoencoderKL, AutoencoderDC.
-
-    `side`: a prefix of the symbols for height and width. `path`: where the output is in the result of `encode`.
-    """
+    """A spec of an autoencoder's encoder: AutoencoderKL, AutoencoderDC; `side`: a prefix of its sides' symbols."""
     height, width = f"{side}height", f"{side}width"
     latents = gives(output, f"batch_size _ {height}//scale {width}//scale", path=path, kind="float")
     return compose(

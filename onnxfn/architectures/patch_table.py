@@ -1,7 +1,4 @@
-"""The functions of transformers, diffusers and timm that are replaced during a trace, with replacements and reasons.
-
-The patches of a model follow from the modules of its layers. No row names them, so models without a row have them too.
-"""
+"""The functions of libraries that are replaced during a trace, by the modules of layers, with reasons."""
 
 from __future__ import annotations
 
@@ -199,13 +196,7 @@ def patches_of(model: Any, call: Call) -> tuple[Patch, ...]:
 
 
 def known_patches(model: Any) -> tuple[Patch, ...]:
-    """The patches of the modules that define the layers of a model.
-
-    >>> from transformers import FalconConfig, FalconModel
-    >>> config = FalconConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1, vocab_size=8)
-    >>> "attention.alibi_bias" in {patch.by for patch in known_patches(FalconModel(config))}
-    True
-    """
+    """The patches of the modules that define the layers of a model."""
     classes = {class_ for module in model.modules() for class_ in type(module).__mro__}
     modules = sorted({class_.__module__ for class_ in classes if class_.__module__.startswith(MODELS)})
     everywhere = (name for name in PATCHES if ":" in name and "." in name and not name.startswith(MODELS))
@@ -217,10 +208,8 @@ def known_patches(model: Any) -> tuple[Patch, ...]:
 
 
 def rotary_patches(model: Any) -> tuple[Patch, ...]:
-    """The patches for the rotary embeddings of a model that have other frequencies for long texts.
-
-    The call is patched: the patch calls their own forward. A forward of the table has its own patch.
-    """
+    """The patches for the rotary embeddings of a model that have other frequencies for long texts."""
+    # The call is patched: the patch calls their own forward. A forward of the table has its own patch.
     rotaries = [module for module in model.modules() if any(map(is_scaled, _rope_types(module)))]
     classes = dict.fromkeys(type(module) for module in rotaries if type(module).__module__.startswith(MODELS))
     own = [class_ for class_ in classes if f"{class_.__name__}.forward" not in PATCHES]
@@ -235,12 +224,7 @@ def _rope_types(module: Any) -> tuple[Any, ...]:
 
 
 def module_patches(module: Any) -> tuple[Patch, ...]:
-    """The patches for the functions of a module that defines layers.
-
-    >>> from transformers.models.bart import modeling_bart
-    >>> [patch.by for patch in module_patches(modeling_bart)]
-    ['text.encoder_layer_output']
-    """
+    """The patches for the functions of a module that defines layers."""
     names = ((name, _name_in(module.__name__, name)) for name in PATCHES)
     functions = (_patch(f"{module.__name__}:{own}", name) for name, own in names if own and _has(module, own))
     if not any(hasattr(module, name) for name in PACKED):

@@ -37,11 +37,7 @@ PLACES = "image_embeds_position_mask"
 
 @frozen
 class TokenTypes:
-    """An argument of `forward` with the type of each token: of a prompt, `text`, and of what the model writes, `new`.
-
-    `features`: from the name of features to the type of their placeholder tokens. `attention`: the rule of attention
-    between these types; empty if the types only give positions.
-    """
+    """An argument of `forward` with the type of each token; `attention`: the rule between these types, or empty."""
 
     argument: str
     text: int = 0
@@ -125,13 +121,7 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
 
 
 def with_placeholders(arguments: Mapping[str, Array], known: Placeholders) -> dict[str, Array]:
-    """The arguments of `forward` with the placeholder token in the places that one of them marks.
-
-    >>> known = Placeholders({"image_features": 9})
-    >>> ids, places = np.array([[4, 5, 6]]), np.array([[0, 1, 1]])
-    >>> with_placeholders({"input_ids": ids, "image_embeds_position_mask": places}, known)["input_ids"].tolist()
-    [[4, 9, 9]]
-    """
+    """The arguments of `forward` with the placeholder token in the places that one of them marks."""
     if PLACES not in arguments:
         return {**arguments}
     ids, token = arguments["input_ids"], placeholder_of(IMAGE_FEATURES, known)

@@ -1,7 +1,4 @@
-"""Encoder-decoders: those that generate texts from texts or images, those of two models, and the table of all of them.
-
-Rows that Optimum also has take its inputs and tasks (tests/contract).
-"""
+"""Encoder-decoders, those of two models, and the table of all; rows of Optimum take its inputs and tasks."""
 
 from __future__ import annotations
 
@@ -75,10 +72,7 @@ def composite_cache(after: str) -> ExportSpec:
 
 
 def composite(inputs: ExportSpec, states: str, task: str, facts: ExportSpec, *decoder: ExportSpec) -> ExportSpec:
-    """A spec of an encoder with these inputs and axes of `states`, and a decoder, which attends to them.
-
-    `facts` are those of the encoder's configuration; `decoder`, further inputs of the decoder.
-    """
+    """A spec of an encoder with these inputs and facts, and axes of `states`, which the decoder attends to."""
     new_ids = takes("input_ids", TARGET, "token_ids", path=("decoder_input_ids",))
     return compose(
         seq2seq,
@@ -120,11 +114,7 @@ patch_inputs: ExportSpec = compose(
 
 
 def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_hidden_state") -> ExportSpec:
-    """A spec of a model from an image to a text, whose decoder attends to the features of its tower.
-
-    `encoder` and `decoder`: the functions that the parts run. `rows`: the field of the encoder's result that the
-    decoder reads.
-    """
+    """A spec of a model from an image to a text by two functions; the decoder reads the field `rows` of the encoder."""
     return compose(
         seq2seq,
         image_reads(),

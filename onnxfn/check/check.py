@@ -143,10 +143,7 @@ def checked_session(checked: CheckedFile, session_for: SessionOpener, tick: Tick
 def compared_file(
     model: Any, part: Part, file: Path, exact: ExactOutputs | None = None, tick: Tick = no_tick
 ) -> CheckedFile:
-    """A file with the model that it is compared with: of a quantized one, with the weights of the file.
-
-    `model` has the float dtype of the part. `exact` computes its outputs in a wider dtype.
-    """
+    """A file and the model that it is compared with, in the part's dtype; a quantized one with the file's weights."""
     if is_proven_apart(part, file):
         return quantized_file(model, part, file, tick)
     return CheckedFile(model, part, file, exact or exact_outputs(model, part.spec.target.float_dtype), tick)
@@ -155,11 +152,7 @@ def compared_file(
 def adapter_report(
     model: Any, part: Part, file: Path, arrays: Mapping[str, Array], tick: Tick = no_tick, proof: Proof = NO_PROOF
 ) -> Report:
-    """The report on a file whose inputs `arrays` of an adapter fill, in each case of its part.
-
-    The weights of `model` are merged with the adapter. A quantized file is measured with `proof`: its outputs are not
-    compared. `tick` is called in each case.
-    """
+    """The report on a file whose inputs `arrays` of an adapter fill, against `model` merged with the adapter."""
     dtype = part.spec.target.float_dtype
     model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
     session, names = open_check_session(file, tick), [output.name for output in part.spec.outputs]
@@ -175,11 +168,7 @@ def adapter_report(
 
 
 def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputArrays | None]]) -> Report:
-    """The report on a file in all cases and on its declarations; a pair is a reference and ONNX Runtime's outputs.
-
-    Its findings are wrong declarations of the file, and models that do not follow the plan. Not checked are small and
-    far sizes at which rounding decides the outputs, or memory is short. At sizes of the spec, such outputs differ.
-    """
+    """The report on a file in all cases; other sizes where rounding decides, or memory is short, are unchecked."""
     part, findings = checked.part, tuple[str, ...]()
     comparisons, cases, undecided = list[Comparison](), list[str](), list[str]()
     for reference, outputs in pairs:

@@ -147,18 +147,14 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
 
 
 def _with_other_side(built: BuiltGraph, other: BuiltGraph, condition: Condition, part: Part) -> BuiltGraph:
-    """The graph of a part that is valid on one side of a condition, with another graph for the other side.
-
-    Its limits are those that neither side explains. Its conditions are true at the sizes of the part.
-    """
+    """The graph of a part that is valid on one side of a condition, with another graph for the other side."""
+    # Its limits are those that neither side explains. Its conditions are true at the sizes of the part.
     sizes = known_sizes(part.spec, {})
     axes = {symbol: (name, axis) for name, of_input in part.inputs.items() for axis, symbol in of_input.items()}
     graph = merge_slots(insert_branches(built.model, other.model, condition, axes))
     left = [each for each in built.limits if each.text != condition.text]
     limits = (*left, *(each for each in other.limits if is_true(each.text, sizes)))
-    noted = (
-        each if is_true(each.text, sizes) else evolve(each, text=f"not ({each.text})") for each in other.conditions
-    )
+    noted = (own if is_true(own.text, sizes) else evolve(own, text=f"not ({own.text})") for own in other.conditions)
     conditions = (*built.conditions, *noted)
     facts = {"limits": stated(limits), "conditions": stated(conditions)}
     return evolve(

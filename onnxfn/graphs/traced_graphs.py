@@ -39,10 +39,7 @@ GRAPHS = str(Path(__file__).parent)
 
 
 def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
-    """The graph of a part without its filler; its parameters are slots.
-
-    Repeated layers are traced once if two periods of them are proven equal; else `traced_layers` says why not.
-    """
+    """The graph of a part without its filler, with slots; `traced_layers` says why all layers are traced."""
     stacks = options.find_repeats(model)
     cache_stack = _cache_stack(part, stacks)
     why = ""

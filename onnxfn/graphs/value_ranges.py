@@ -13,12 +13,7 @@ REDUCTIONS = ("ReduceMin", "ReduceMax")
 
 
 def range_outputs(model: Any, names: Collection[str] | None = None, outside: float = 0) -> tuple[str, ...]:
-    """Makes the ranges of computed float values the outputs of a graph; returns the names of the values.
-
-    Before: a graph of opset 18 or later, whose values have types. `names`: the values; None is all outside subgraphs.
-    After: the only outputs are two scalars for each value, of its dtype: its least and its largest element. `outside`:
-    the share of the elements that are below the first output, and above the second.
-    """
+    """Makes ranges of float values, but the share `outside`, a graph's only outputs; returns the values' names."""
     import onnx_ir
 
     graph = model.graph

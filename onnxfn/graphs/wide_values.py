@@ -54,11 +54,7 @@ Reach = Mapping[str, float]
 
 
 def overflowing_values(model: Any, ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """The sizes of the float16 values of a graph that overflow in float16, or nearly: see `MARGIN`.
-
-    `ranges`: the least and the largest element of each value in float32. Masks do not count: values that depend on no
-    weight and no float input, and what they make as small as minus infinity.
-    """
+    """The sizes of float16 values that overflow, by `ranges` in float32; masks, of no weights, do not count."""
     sizes, masks, graph, stored = dict[str, float](), set[Any](), model.graph, _stored(model.graph)
     weighted = {each for each in graph.initializers.values() if _parameter(each)}
     weighted |= {each for each in graph.inputs if each.dtype.is_floating_point()}

@@ -152,11 +152,7 @@ def value(symbol: str, sizes: Mapping[str, int]) -> int:
 
 
 def solve_for_name(symbol: str, size: int) -> dict[str, int]:
-    """Solves `symbol == size` for its single name when the symbol is linear in it (`80 * frames`); `{}` otherwise.
-
-    >>> solve_for_name("frames", 50), solve_for_name("80 * frames", 4000), solve_for_name("past + now", 9)
-    ({'frames': 50}, {'frames': 50}, {})
-    """
+    """Solves `symbol == size` for its single name when the symbol is linear in it (`80 * frames`); `{}` otherwise."""
     if len(terms(symbol)) != 1:
         return {}
     (name,) = terms(symbol)
@@ -165,10 +161,7 @@ def solve_for_name(symbol: str, size: int) -> dict[str, int]:
 
 
 def substitute(axes: AxisMap, values: Mapping[str, int | str]) -> AxisMap:
-    """Replaces names in the symbols of dynamic axes by numbers or formulas.
-
-    A symbol that is a single name is replaced by a formula only: a number would make the axis fixed.
-    """
+    """Replaces names in symbols of dynamic axes by numbers or formulas; a single name by a formula only."""
     return AxisMap(tuple(_substituted(axis, values) if axis.kind == "dynamic" else axis for axis in axes.axes))
 
 

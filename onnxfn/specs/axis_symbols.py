@@ -53,13 +53,7 @@ class AxisFacts:
 
 
 def joined_axes(*axes: Iterable[AxisFacts]) -> tuple[AxisFacts, ...]:
-    """One record for each axis, in the order of first mention. Of two records, what the later one has wins.
-
-    A fixed size, a range and their condition are one value: a range replaces a fixed size.
-
-    >>> joined_axes([AxisFacts("n", 2, low=8, high=8, when="is_fixed"), AxisFacts("n", low=1, high=9)])
-    (AxisFacts(name='n', size=2, low=1, high=9),)
-    """
+    """One record for each axis, in the order of first mention: later values win, and a range replaces a fixed size."""
     by_name: dict[str, AxisFacts] = {}
     for axis in chain(*axes):
         by_name[axis.name] = _joined(by_name[axis.name], axis) if axis.name in by_name else axis
@@ -99,12 +93,7 @@ def new_names(spec: Any) -> dict[str, str]:
 
 
 def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
-    """A record, or a tuple of records, with new symbols for axes. Two records of one axis are then joined.
-
-    >>> from onnxfn.specs.algebra.facts import takes
-    >>> print(with_symbols(takes("x", "batch_size past+now", "noise"), {"now": "N"})["x"].axes)
-    [batch_size, past + N]
-    """
+    """A record, or a tuple of records, with new symbols for axes. Two records of one axis are then joined."""
     if isinstance(value, AxisMap):
         words = [(axis, [new.get(word, word) for word in axis.symbol.split()]) for axis in value.axes]
         axes = (evolve(axis, symbol=" ".join(own)) if axis.kind == "dynamic" else axis for axis, own in words)

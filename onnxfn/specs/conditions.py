@@ -1,8 +1,4 @@
-"""Conditions on the sizes of axes: what a trace took for true, and the sizes for which a graph is valid.
-
-A condition is a comparison of formulas. The notation is that of axes, with more operators: `height % 32 == 0`,
-`height * width <= 4096`, `max(height, width) > 7`. Files state conditions, so a text is only parsed, never run.
-"""
+"""Conditions on the sizes of axes: comparisons of formulas, which files state, so that a text is parsed, never run."""
 
 from __future__ import annotations
 
@@ -106,21 +102,13 @@ def numbers_in(text: str) -> frozenset[int]:
 
 
 def with_names(condition: Condition, new: Mapping[str, str]) -> Condition:
-    """A condition with other names, or formulas, for axes.
-
-    >>> print(with_names(Condition("max(height, width) > 7"), {"height": "H", "width": "2*W"}))
-    max(H, 2 * W) > 7
-    """
+    """A condition with other names, or formulas, for axes."""
     text = _NAME.sub(lambda word: f"({new[word[0]]})" if word[0] in new else word[0], condition.text)
     return evolve(condition, text=ast.unparse(ast.parse(text.strip(), mode="eval")))
 
 
 def range_conditions(name: str, low: int | None, high: int | None) -> tuple[Condition, ...]:
-    """The conditions for a size between two numbers; None is no end.
-
-    >>> range_conditions("width", 7, 24), range_conditions("height", 64, 64)
-    ((Condition(text='width >= 7'), Condition(text='width <= 24')), (Condition(text='height == 64'),))
-    """
+    """The conditions for a size between two numbers; None is no end."""
     if low == high:
         return () if low is None else (Condition(f"{name} == {low}"),)
     ends = ((">=", low), ("<=", high))
@@ -128,10 +116,7 @@ def range_conditions(name: str, low: int | None, high: int | None) -> tuple[Cond
 
 
 def as_ranges(condition: Condition) -> tuple[Condition, ...]:
-    """The ends of the range in which a condition on one axis is true; the condition itself if that is no range.
-
-    It is computed for each size up to `DENSE`, and for powers of 2 beyond.
-    """
+    """The ends of the range, up to `DENSE` and powers of 2, in which a condition on one axis is true; else itself."""
     names = symbols_of(condition.text)
     if len(names) != 1 or is_range(condition):
         return (condition,)

@@ -23,12 +23,7 @@ def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
 
 
 def plain_number(value: Any) -> Any:
-    """A number of another library, such as numpy, as a Python number; any other value unchanged.
-
-    >>> import numpy
-    >>> plain_number(numpy.int64(3)), plain_number(numpy.float32(0.5)), plain_number("x")
-    (3, 0.5, 'x')
-    """
+    """A number of another library, such as numpy, as a Python number; any other value unchanged."""
     if isinstance(value, (bool, int, float)) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
@@ -55,11 +50,7 @@ def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
 
 
 def resolve(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
-    """The function that a name in a spec refers to: a key of `known`, or `package.module:Class.method`.
-
-    `known`: short names, and for each the function itself or such a text. `kind`: what the function is used for, in
-    error messages. UnknownName if there is no such key, module or attribute.
-    """
+    """The function of a name: a key of `known`, or `package.module:Class.method`. UnknownName if there is none."""
     function = known.get(name, name)
     if not isinstance(function, str):
         return function
@@ -82,13 +73,7 @@ Path = tuple[str | int, ...]
 
 
 def nested(leaves: Iterable[tuple[Path, Any]]) -> Any:
-    """The tree that has each value at its path. Names become the keys of a dict, numbers the positions of a tuple.
-
-    InvalidSpec if two values have the same path, one path goes through another, or the positions have a gap.
-
-    >>> nested([(("input_ids",), 1), (("past", 0, 0), 2), (("past", 0, 1), 3)])
-    {'input_ids': 1, 'past': ((2, 3),)}
-    """
+    """The tree that has each value at its path: dicts by names, tuples by numbers. InvalidSpec for a clash or a gap."""
     items = list(leaves)
     if len(items) == 1 and items[0][0] == ():
         return items[0][1]
@@ -128,9 +113,6 @@ def _child(tree: Any, step: str | int, path: Path) -> Any:
 
 
 def at_path(path: str) -> Any:
-    """The object named by `package.module` or `package.module:name`. Only this call imports the module.
-
-    The result is not kept: while a model is traced, a patch may stand there.
-    """
+    """The object named by `package.module` or `package.module:name`, looked up anew: a patch may stand there."""
     module, _, name = path.partition(":")
     return attrgetter(name)(import_module(module)) if name else import_module(module)

@@ -1,7 +1,4 @@
-"""Exceptions, their texts, and errors of the operating system.
-
-A message is one line: the request, the place, the known values, the closest known name, and advice.
-"""
+"""Exceptions, whose messages are one line: the request, the place, what is known, the closest, and advice."""
 
 from __future__ import annotations
 
@@ -79,10 +76,7 @@ class FixedSizes(CaptureFailed):
 
 
 class PatchFailed(OnnxfnError, TypeError):
-    """A patch does not take an argument of the function that it replaces, or uses one as another type.
-
-    The fault lies in the patch. A TypeError of the model itself means that it does not accept the inputs.
-    """
+    """A patch does not take an argument of the function that it replaces, or uses one as another type."""
 
 
 class LayersDiffer(OnnxfnError, RuntimeError):
@@ -123,10 +117,7 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def raise_no_memory(error: BaseException) -> None:
-    """Raises MemoryError if an error says that there is not enough memory; of another error it does nothing.
-
-    Each `except Exception` calls it first: what fails for want of memory says nothing about a model or a file.
-    """
+    """Raises MemoryError if an error says that memory is short: such a failure says nothing about a model or a file."""
     if isinstance(error, MemoryError):
         raise error
     if type(error).__name__ == "OutOfMemoryError" or any(text in str(error) for text in NO_MEMORY):
@@ -219,11 +210,7 @@ ADVICE: Mapping[int, str] = MappingProxyType(
 
 
 def is_possible_path(path: str | os.PathLike[str]) -> bool:
-    """Whether a file of this path can exist: no path has a null character, or half of a surrogate pair.
-
-    >>> is_possible_path("out/model.onnx"), is_possible_path(chr(0)), is_possible_path(chr(0xD800))
-    (True, False, False)
-    """
+    """Whether a file of this path can exist: no path has a null character, or half of a surrogate pair."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:

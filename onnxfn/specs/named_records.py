@@ -1,7 +1,4 @@
-"""Records in order that are also found by name: `spec.inputs[0]`, `spec.inputs["input_ids"]`, `spec.cases["one"]`.
-
-Every field of records with names holds `Named` records. The types of this module are in its `.pyi`.
-"""
+"""Records in order that are also found by name: `spec.inputs[0]`, `spec.inputs["input_ids"]`. Types: the `.pyi`."""
 
 from __future__ import annotations
 

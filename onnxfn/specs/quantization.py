@@ -85,11 +85,7 @@ def kl(most: float) -> Within:
 
 
 def within_of(limit: Any) -> Any:
-    """The limit in a text, `"0.6 GB"` or `"kl=0.1"`; another value unchanged. InvalidSpec for another text.
-
-    >>> within_of("0.6GB"), within_of("kl=0.1")
-    (Within(measure='bytes', most=600000000), Within(measure='kl', most=0.1))
-    """
+    """The limit in a text, `"0.6 GB"` or `"kl=0.1"`; another value unchanged. InvalidSpec for another text."""
     if not isinstance(limit, str):
         return limit
     match = re.fullmatch(r"kl=([0-9.e-]+)|([0-9.e-]+) ?(kB|MB|GB)", limit)

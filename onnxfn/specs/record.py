@@ -22,10 +22,7 @@ NUMBERS: Mapping[Any, tuple[type, ...]] = MappingProxyType({int: (int,), float: 
 
 
 def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
-    """The fields of a record, each with a validator of the annotated type. A field of named records has each name once.
-
-    A validator of a field's own comes first: it knows more.
-    """
+    """The fields of a record, each with a validator of its type after its own. Named records have each name once."""
     own = [field.validator or (unique_names if isinstance(field.default, Named) else None) for field in fields]
     return [
         field.evolve(
@@ -60,11 +57,7 @@ def check_type(record: Any, field: Attribute[Any], value: Any) -> None:
 
 
 def type_words(annotation: Any) -> Iterator[str]:
-    """The words of an annotated type.
-
-    >>> list(type_words(Literal["a", "b"] | tuple[str, ...] | None))
-    ["'a'", "'b'", 'tuple', 'None']
-    """
+    """The words of an annotated type, such as `'a'`, tuple and None."""
     if get_origin(annotation) in (Union, UnionType):
         for argument in get_args(annotation):
             yield from type_words(argument)
@@ -97,11 +90,7 @@ def _field_fits(record: type) -> Mapping[str, Fits]:
 
 
 def fits(annotation: Any) -> Fits:
-    """Whether a value has an annotated type: a class, `Any`, None, a union, a literal or a tuple.
-
-    >>> fits(tuple[int, ...])((1, 2)), fits(int)(True), fits(float)(1), fits(int | str)("x")
-    (True, False, True, True)
-    """
+    """Whether a value has an annotated type: a class, `Any`, None, a union, a literal or a tuple."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
         choices = [fits(argument) for argument in arguments]

@@ -1,7 +1,4 @@
-"""The records of specs and plans: plain data and names of functions.
-
-They are frozen: they print, compare, hash, pickle and go to JSON and back. `None` and `()` mean "not specified".
-"""
+"""The records of specs and plans, frozen: plain data and names of functions. `None` and `()` mean "not specified"."""
 
 from __future__ import annotations
 

@@ -22,14 +22,7 @@ LONGEST_TEXT = 60
 
 
 def short_repr(record: Any) -> str:
-    """A record as a call of its class with the fields that specify something; a long one as a summary.
-
-    A summary has texts and numbers unchanged, and the number of records in a field.
-
-    >>> from onnxfn.specs.records import InputSpec
-    >>> InputSpec("input_ids", "batch_size sequence_length", "token_ids")
-    InputSpec(name='input_ids', axes=axis_map('batch_size sequence_length'), generator='token_ids')
-    """
+    """A record as a call of its class with the fields that specify something; a long one with numbers of records."""
     values = dict(specified(record))
     name = type(record).__name__
     full = f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})"
@@ -43,20 +36,12 @@ def shortened_call(name: str, words: list[str]) -> str:
 
 
 def counted(number: int, plural: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "inputs"), counted(2, "inputs"), counted(1, "spec")
-    ('1 input', '2 inputs', '1 spec')
-    """
+    """A number with its noun: 1 input, 2 inputs."""
     return f"{number} {plural.removesuffix('s') if number == 1 else plural}"
 
 
 def rounded(value: Any) -> str:
-    """A value as text: of a float three digits, of a long text its beginning.
-
-    >>> rounded(0.7086837291717529), rounded(30522), rounded("right")
-    ('0.709', '30522', 'right')
-    """
+    """A value as text: of a float three digits, of a long text its beginning."""
     return f"{value:.3g}" if isinstance(value, float) else _beginning(str(value))
 
 

@@ -151,11 +151,8 @@ ROWS = 256
 
 
 def merged_weight(weight: Any, left: Any, right: Any, layer: AdaptedLayer) -> Any:
-    """The torch parameter `weight + scale * left @ right`, in the dtype of the weight; for DoRA with its magnitudes.
-
-    A weight with more than two axes is a matrix here: its last axes are columns. The merged weight is mapped from a
-    deleted temporary file, so it is on disk and not in anonymous memory.
-    """
+    """The torch parameter `weight + scale * left @ right`, in the dtype of the weight; for DoRA with its magnitudes."""
+    # It is mapped from a deleted temporary file, so it is on disk and not in anonymous memory.
     import torch
 
     with TemporaryDirectory(prefix="onnxfn-") as name, write_errors(Path(name), weight.nbytes):
@@ -192,13 +189,7 @@ SECONDS = 0.3
 
 
 def is_match(pattern: str, name: str) -> bool:
-    r"""Whether a pattern fits a name, or its end after a dot, as PEFT says.
-
-    InvalidSpec for a pattern of another kind, and for one that needs more than `SECONDS`.
-
-    >>> [is_match(pattern, "layers.10.q_proj") for pattern in ("q_proj", r"layers\.\d+\.(q|k)_proj", "^q_proj")]
-    [True, True, False]
-    """
+    """Whether a pattern fits a name, or its end after a dot, as PEFT says. InvalidSpec beyond `SECONDS`."""
     if not PATTERN.fullmatch(pattern):
         raise InvalidSpec(f"the pattern {shortened(pattern)} is of a kind that onnxfn does not know; known: {KNOWN}")
     try:

@@ -1,12 +1,10 @@
-"""Codes of weights in blocks that change products with real inputs as little as possible.
-
-Columns are rounded one after the other; the columns after one take up what its rounding changes in the products (GPTQ,
-arXiv 2210.17323, algorithm 1). The scale of a block is that of some candidates with the smallest error.
-"""
+"""Codes of weights in blocks that change products with real inputs little (GPTQ, arXiv 2210.17323, algorithm 1)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -23,10 +21,7 @@ DAMPING = 0.01
 
 @frozen(eq=False)
 class InputErrors:
-    """The inputs of a product, as torch tensors: their mean squares, and how errors of one move to those after it.
-
-    `factor`: the upper Cholesky factor of the inverse of the second moments.
-    """
+    """The mean squares of a product's inputs; `factor`: the upper Cholesky factor of their inverse moments."""
 
     squares: Any
     factor: Any
@@ -44,10 +39,7 @@ def input_errors(moments: Any) -> InputErrors:
 
 
 def calibrated_codes(rows: Any, inputs: InputErrors, rule: WeightRule) -> tuple[Any, Any, Any]:
-    """The codes of the rows of a float32 matrix in blocks, their scales and zero points, as `block_codes` returns them.
-
-    A code is at most `REACH` steps from its weight, but for a clipped one.
-    """
+    """The codes, scales and zero points of a float32 matrix in blocks, as of `block_codes`, within `REACH` steps."""
     import torch
 
     weights, (count, width) = torch.from_numpy(rows), rows.shape
@@ -70,7 +62,7 @@ def calibrated_codes(rows: Any, inputs: InputErrors, rule: WeightRule) -> tuple[
             part[:, index + 1 :].addmm_(errors[:, column], factor[column, index + 1 :], alpha=-1)
         left[:, columns.stop :].addmm_(errors, inputs.factor[columns, columns.stop :], alpha=-1)
     stored = codes.numpy().reshape(count, blocks, size)
-    return _packed(stored, rule.bits), scales.numpy(), _packed(zeros.numpy().astype(np.uint8), rule.bits)
+    return packed_codes(stored, rule.bits), scales.numpy(), packed_codes(zeros.numpy().astype(np.uint8), rule.bits)
 
 
 def _scale(own: Any, part: Any, squares: Any, rule: WeightRule) -> tuple[Any, Any]:
@@ -105,13 +97,8 @@ def _candidates(own: Any, rule: WeightRule) -> Iterator[tuple[Any, Any]]:
             yield step, (-least / step - steps).nan_to_num().round().clamp(0, last)
 
 
-def _packed(codes: Any, bits: int) -> Any:
-    """Codes in bytes, packed along the last axis, the first in the low bits.
-
-    >>> _packed(np.array([[1, 2, 3]], np.uint8), 4).tolist()
-    [[33, 3]]
-    """
+def packed_codes(codes: Any, bits: int) -> Any:
+    """Codes in bytes, packed along the last axis, the first in the low bits."""
     each = 8 // bits
     padded = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % each)])
-    places = padded.reshape(*padded.shape[:-1], -1, each) << np.arange(0, 8, bits, dtype=np.uint8)
-    return np.bitwise_or.reduce(places, axis=-1)
+    return reduce(or_, (padded[..., index::each] << index * bits for index in range(each)))

@@ -37,10 +37,7 @@ ONNX_DTYPES = MappingProxyType(
 
 @frozen
 class TensorEntry:
-    """A tensor in a safetensors file, in an ONNX file or in its external data.
-
-    `dtype` is the name of an `onnx_ir.DataType`. `offset` and `length` are in bytes, `offset` from the start of `file`.
-    """
+    """A tensor in a safetensors file, in an ONNX file or in its external data, from the byte `offset` of `file` on."""
 
     name: str
     dtype: str
@@ -77,10 +74,7 @@ def file_entries(file: Path) -> Iterator[TensorEntry]:
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header of a safetensors file, and the offset of its data; ModelNotFound if it has no header.
-
-    The format is: the length of the header in 8 bytes (little-endian), the header in JSON, the data.
-    """
+    """The header of a safetensors file (length in 8 bytes, JSON) and its data's offset. ModelNotFound without."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         text = file.read(min(length, MAX_HEADER_BYTES))
@@ -98,11 +92,7 @@ PREFIX_BYTES = 64
 def entries_by_bytes(
     tensors: Mapping[str, Any], entries: Iterable[TensorEntry], tick: Tick = no_tick
 ) -> dict[str, TensorEntry]:
-    """From the name of a tensor to the entry of the checkpoint with the same dtype and bytes, if there is one.
-
-    Every byte is compared; `tick` is called after each chunk. Names only decide between several entries with the same
-    bytes. A weight that was transposed, converted or computed has no entry.
-    """
+    """From a tensor's name to the entry with the same dtype and bytes, all compared; of several, by their names."""
     views = byte_views(entries)
     candidates = groupby(lambda entry: (entry.dtype, entry.length, bytes(views[entry][:PREFIX_BYTES])), views)
     matches = {}
@@ -113,11 +103,7 @@ def entries_by_bytes(
 
 
 def names_match(first: str, second: str) -> bool:
-    """Whether two names are equal but for a prefix that one of them has.
-
-    >>> names_match("layer.0.bias", "bert.layer.0.bias"), names_match("er.0.bias", "layer.0.bias")
-    (True, False)
-    """
+    """Whether two names are equal but for a prefix, up to a dot, that one of them has."""
     return f".{second}".endswith(f".{first}") or first.endswith(f".{second}")
 
 

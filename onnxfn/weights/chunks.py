@@ -88,12 +88,7 @@ KEY = "onnxfn.key"
 def lazy_tensor(
     dtype: Any, shape: Iterable[int], parts: Callable[[], Iterator[Any]], key: Any, name: str | None = None
 ) -> Any:
-    """An `onnx_ir` tensor whose elements are computed each time it is read, as contiguous arrays, one after the other.
-
-    >>> import onnx_ir
-    >>> lazy_tensor(onnx_ir.DataType.UINT8, (2, 2), lambda: iter([np.ones(4, np.uint8)]), None).numpy().tolist()
-    [[1, 1], [1, 1]]
-    """
+    """An `onnx_ir` tensor whose elements are computed each time it is read, as contiguous arrays in a row."""
     import onnx_ir
 
     sizes = tuple(shape)
@@ -108,10 +103,7 @@ def lazy_tensor(
 
 
 def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
-    """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
-
-    A chunk is a view of the tensor's memory where that is contiguous, or a part of a `lazy_tensor`.
-    """
+    """The bytes of an `onnx_ir` tensor, row-major, as uint8 arrays of about `size` bytes, as views where possible."""
     if PARTS in getattr(tensor, "meta", {}):
         parts = tensor.meta[PARTS]()
     elif (array := viewed_array(tensor)) is not None:
@@ -156,10 +148,7 @@ def element_view(tensor: Any) -> tuple[Any, Any]:
 
 
 def viewed_array(tensor: Any) -> Any:
-    """A numpy array that views the memory of an `onnx_ir` tensor; None if it is lazy or has parts of bytes as elements.
-
-    The dtype of the array may differ from the tensor's; its elements have the same size.
-    """
+    """A numpy array, maybe of another dtype, that views the memory of an `onnx_ir` tensor; None if nothing can."""
     if PARTS in getattr(tensor, "meta", {}):
         return None
     raw: Any = getattr(tensor, "raw", None)
@@ -192,10 +181,8 @@ def _contiguous_chunks(array: Any, size: int) -> Iterator[Any]:
 def prefetched(
     function: Callable[[Any], Any], items: Iterable[Any], most: int, threads: int = 1, tick: Tick = no_tick
 ) -> Iterator[Iterator[Any]]:
-    """`map(function, items)` within a context, computed by other threads, up to `most` results ahead of the caller.
-
-    On exit, calls that have not begun are cancelled. `tick` is called while the caller waits for a result.
-    """
+    """`map(function, items)` within a context, computed by other threads, up to `most` results ahead of the caller."""
+    # On exit, calls that have not begun are cancelled. `tick` is called while the caller waits for a result.
     rest = iter(items)
     with ThreadPoolExecutor(threads) as pool:
         futures = deque(pool.submit(function, item) for item in islice(rest, most))
@@ -227,10 +214,7 @@ def _copied_by_tiles(rows: Any) -> Any:
 
 
 def converted(tensor: Any, dtype: Any) -> Any:
-    """An `onnx_ir` tensor in another float dtype, computed when it is read; the tensor itself if it has the dtype.
-
-    Reading it raises InvalidSpec if the dtype cannot hold a finite value of the tensor.
-    """
+    """An `onnx_ir` tensor in another float dtype, computed when read; InvalidSpec for a value that it cannot hold."""
     if tensor.dtype == dtype:
         return tensor
     key = memory_key(tensor)

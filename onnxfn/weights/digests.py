@@ -1,7 +1,4 @@
-"""Digests: an ONNX file states the SHA-256 of its external data, and the external data ends with its own.
-
-So a graph with the wrong external data is detected by reading the last bytes of the data file.
-"""
+"""Digests: an ONNX file states the SHA-256 of its external data, which ends with its own, so that its end is enough."""
 
 from __future__ import annotations
 

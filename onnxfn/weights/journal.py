@@ -1,8 +1,4 @@
-"""The journal of an export that replaces files: its moves and deletions, so that a killed export can be finished.
-
-An export works in a staging folder. The folder gets a journal when all files are complete and none is moved yet. While
-a journal exists, the destination may lack files of the set.
-"""
+"""The journal of an export that replaces files: while there is one, the destination may lack files of the set."""
 
 from __future__ import annotations
 
@@ -27,11 +23,7 @@ JOURNAL_FILE, NEW_JOURNAL_FILE = "journal.json", "journal.json.new"
 
 @frozen
 class Journal:
-    """The changes of an export to the folder of an earlier export; names are relative to it.
-
-    `files` are moved to the folder, in this order. `stale`: the other files of the earlier export, which are deleted.
-    `new_folder`: the inode of the new folder, if the whole folder is swapped; 0 if files are moved one by one.
-    """
+    """The changes of an export to a folder: `files` to move, in order, `stale` ones to delete, `new_folder`'s inode."""
 
     files: tuple[str, ...] = field(converter=as_tuple)
     stale: tuple[str, ...] = field(converter=as_tuple)

@@ -126,11 +126,7 @@ def dtype_suffix(dtype: str | None) -> str:
 
 
 def dtype_of_stem(stem: str) -> str:
-    """The dtype of a variant from the stem of its file; float32 for a stem without a known ending.
-
-    >>> dtype_of_stem("model_q4f16"), dtype_of_stem("decoder_model_merged")
-    ('q4f16', 'float32')
-    """
+    """The dtype of a variant from the stem of its file, `model_q4f16`; float32 for a stem without a known ending."""
     return next((dtype for dtype, suffix in DTYPE_SUFFIXES.items() if suffix and stem.endswith(suffix)), "float32")
 
 
@@ -147,15 +143,7 @@ def graphs_of_dtype(folder: Path, dtype: str | None) -> list[Path]:
 
 
 def with_layout_io(spec: ExportSpec, layout: Layout) -> ExportSpec:
-    """The spec with the inputs and outputs that a layout needs: their names, and their float type.
-
-    The float type is changed if weights have 16 bits and the spec has no other type for inputs and outputs.
-
-    >>> from onnxfn import EMPTY, with_dtypes
-    >>> half = with_dtypes(EMPTY, float="float16")
-    >>> [with_layout_io(half, layout).target.io_dtype for layout in LAYOUTS.values()]
-    [None, 'float32', 'float32']
-    """
+    """The spec with the names of inputs and outputs, and for weights of 16 bits the float type, of a layout."""
     known = tensor_names(spec)
     spec = renamed(spec, **{old: new for old, new in layout.output_names if old in known and new not in known})
     if spec.target.io_dtype is not None or spec.target.float_dtype not in ("float16", "bfloat16"):
@@ -174,10 +162,7 @@ def layout_in(folder: Path) -> Layout:
 
 
 def onnx_folder(folder: Path) -> Path:
-    """The folder of the ONNX files in the folder of an export, for any layout; `folder` itself if there are none.
-
-    InvalidSpec for a link out of `folder`, and for a file that is not regular.
-    """
+    """The folder of the ONNX files in an export's folder, else itself. InvalidSpec for a link out of it."""
     candidates = [folder / layout.subfolder for layout in LAYOUTS.values()]
     _check_inside(candidates, folder)
     chosen = next((candidate for candidate in candidates if any(candidate.glob("*.onnx"))), folder)

@@ -1,7 +1,4 @@
-"""Names that a file brings, and the files that they stand for: each stays inside its folder, after links, too.
-
-A file comes from anybody. So `is_inside` or `name_fault` judges each name in it before the file of that name is opened.
-"""
+"""Names that a file of anybody brings: `is_inside` or `name_fault` judges each before a file of that name is opened."""
 
 from __future__ import annotations
 
@@ -21,11 +18,7 @@ From version 2 of the hub's client on, these may be links to `blobs` of the cach
 
 
 def is_inside(name: Any) -> bool:
-    """Whether a relative name stays inside its folder, on every system. Links are not followed: see `name_fault`.
-
-    >>> [is_inside(name) for name in ("onnx/model.onnx", "../model.onnx", "/model.onnx", "C:model.onnx", "", 3)]
-    [True, False, False, False, False, False]
-    """
+    """Whether a relative name stays inside its folder, on every system. Links are not followed: see `name_fault`."""
     if not isinstance(name, str) or not is_possible_path(name):
         return False
     parts = {*PurePosixPath(name).parts, *PureWindowsPath(name).parts}
@@ -39,10 +32,7 @@ def name_fault(name: Any, folder: Path) -> str | None:
 
 
 def file_fault(file: Path, folder: Path) -> str | None:
-    """Why a file in a folder is not opened; None for a file or a folder inside, or for none.
-
-    Its links may lead to other files of the folder, and to the blobs of the same repository in the cache of the hub.
-    """
+    """Why a file in a folder is not opened, if it leads out of the folder and of the hub's blobs for it; else None."""
     target, root = Path(os.path.realpath(file)), Path(os.path.realpath(folder))
     snapshots = next((parent for parent in root.parents if parent.name == SNAPSHOTS), root)
     repository = snapshots.parent

@@ -11,13 +11,8 @@ NF4 = 1
 
 
 def block_codes(rows: Any, bits: int, block_size: int, *, symmetric: bool) -> tuple[Any, Any, Any]:
-    """The codes of the rows of a float32 matrix in blocks, their scales and their zero points.
-
-    Codes have the axes row, block and byte; the last block of a row is padded. Zero points have several in a byte.
-
-    The kernel reads columns. Rows of whole blocks, and whole bytes of zero points, already form a single column; others
-    are transposed. The results are the same, in half the time.
-    """
+    """The codes, `[row, block, byte]`, of the rows of a float32 matrix, their scales and packed zero points."""
+    # The kernel reads columns. Rows of whole blocks already form a single column: half the time of a transposition.
     from onnxruntime.capi import _pybind_state as kernels
 
     count, width = rows.shape

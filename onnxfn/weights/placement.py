@@ -37,11 +37,7 @@ MIN_SHARED_BYTES = 1 << 16
 
 @frozen
 class Placement:
-    """The place of the bytes of a weight.
-
-    `file` is the name of an external data file in the folder of the ONNX file, or None for the ONNX file itself.
-    `source` is the checkpoint's file that `file` is a hard link to, if it is one.
-    """
+    """The place of a weight's bytes: external data `file`, or None; `source`: the checkpoint's file of the link."""
 
     file: str | None
     offset: int
@@ -62,13 +58,8 @@ def weight_placements(
     shared: SharedPlacements = MappingProxyType({}),
     tick: Tick = no_tick,
 ) -> dict[str, Placement]:
-    """From the name of each weight of at least `MIN_EXTERNAL_BYTES` to its placement.
-
-    A weight in `shared` has its placement there. A weight with the same bytes as one of the checkpoint's `entries` is
-    linked to that entry. The others lie in the ONNX file if all weights of the graph have at most `threshold` bytes,
-    else in one external data file, `data_file`. Weights that view the same memory are stored once. Placements depend
-    only on the sizes of the weights and on which of them are equal.
-    """
+    """From the name of each weight of at least `MIN_EXTERNAL_BYTES` to its placement; equal weights share one."""
+    # It is that of `shared`, an equal entry of the checkpoint, or by `threshold` the ONNX file or `data_file`.
     large = _large_weights(model)
     linked = {
         name: Placement(entry.file.name, entry.offset, entry.length, entry.file)
@@ -104,10 +95,7 @@ def write_graph(
     digests: Mapping[str, str] = MappingProxyType({}),
     tick: Tick = no_tick,
 ) -> str:
-    """Writes an ONNX file: the graph, the weights placed in it, and references to external data; returns its SHA-256.
-
-    `digests` are those of the external data files. CaptureFailed if `onnx.checker` refuses the graph.
-    """
+    """Writes an ONNX file and references to external data; returns its SHA-256. CaptureFailed if onnx refuses it."""
     proto = _proto_with_external_data(model, placements)
     files = {placement.file for placement in placements.values()}
     stated = {file: digest for file, digest in digests.items() if file in files}

@@ -33,11 +33,7 @@ THREADS = 2
 
 @frozen
 class QuantizedWeight:
-    """A weight and how it is quantized. Its name is for errors. `inputs`: those of its product, to calibrate with.
-
-    Its `onnx_ir` tensor is matrices, `[rows, columns]`, that follow each other. For INTEGERS it has the shape of the
-    codes.
-    """
+    """A weight, matrices `[rows, columns]` or codes, and how it is quantized; `inputs` of its product calibrate it."""
 
     name: str
     tensor: Any
@@ -46,11 +42,8 @@ class QuantizedWeight:
 
 
 def has_half_scales(rule: WeightRule) -> bool:
-    """Whether the scales of a weight are float16, and a float32 graph casts them.
-
-    At level 4 they are not: MatMulNBits packs codes with scales that are constants, and returns zeros if a session
-    without optimizations leaves the Cast in the graph (ONNX Runtime 1.32).
-    """
+    """Whether the scales of a weight are float16, and a float32 graph casts them."""
+    # At level 4 MatMulNBits returns zeros for scales behind a Cast without optimizations (ONNX Runtime 1.32).
     return rule.kind == "blocks" and rule.accuracy_level != 4  # noqa: PLR2004 - 8-bit integers
 
 
@@ -61,11 +54,7 @@ def roles(rule: WeightRule) -> tuple[Role, ...]:
 
 
 def quantized_shape(rule: WeightRule, role: Role, shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape of one of the tensors that a weight of a shape is stored as.
-
-    >>> [quantized_shape(WeightRule(bits=4), role, (10, 96)) for role in ("codes", "scales")]
-    [(10, 3, 16), (10, 3)]
-    """
+    """The shape of one of the tensors that a weight of a shape is stored as."""
     if rule.kind in INTEGERS:
         channels = (shape[channel_axis(rule, len(shape))],) if rule.per_channel else ()
         return tuple(shape) if role == "codes" else channels
@@ -93,12 +82,8 @@ def has_signs(rule: WeightRule) -> bool:
 
 
 def quantized(weight: QuantizedWeight) -> Callable[[Role, Any, Sequence[int]], Any]:
-    """A function from a role, a dtype and a shape to a tensor that a weight is stored as, of `onnx_ir`.
-
-    The tensor is computed when it is read. Scales and zero points are computed with the codes, and are in memory until
-    they are read themselves: a file holds them next to the codes. Reading raises InvalidSpec if an element of the
-    weight is not finite, or if a scale does not fit its dtype.
-    """
+    """A function from a role, a dtype and a shape to a tensor of a weight; reading it raises InvalidSpec."""
+    # Scales and zero points are computed with the codes, and are in memory until they are read themselves.
     computed: Parameters = deque(maxlen=1)
     key = memory_key(weight.tensor)
 
@@ -129,11 +114,8 @@ def _role_chunks(weight: QuantizedWeight, computed: Parameters, role: Role, dtyp
 
 
 def _empty_parameters(weight: QuantizedWeight, role: Role) -> Any:
-    """An array for all scales or all zero points of a weight.
-
-    Without it, small arrays would live until the end between the large arrays of each step. The memory of the large
-    ones, up to the size of the weight in float32, could not be used again.
-    """
+    """An array for all scales or all zero points of a weight."""
+    # Without it, small arrays would live until the end between large ones, whose memory could not be used again.
     rule, shape = weight.rule, tuple(weight.tensor.shape)
     if rule.kind not in INTEGERS:
         shape = (prod(shape) // shape[-1], shape[-1])

@@ -54,10 +54,7 @@ def side_files(folder: Path, patterns: tuple[str, ...] = SIDE_FILES) -> tuple[Pa
 
 @frozen(eq=False)
 class Checkpoint:
-    """A checkpoint whose side files were read before its model was loaded.
-
-    `files`: the path of each in the folder, when it and the link to it had last changed, and its content.
-    """
+    """A checkpoint whose side files, with the times of their last changes, were read before its model was loaded."""
 
     folder: Path
     files: Mapping[str, tuple[tuple[int, ...], bytes]]

@@ -111,10 +111,7 @@ def resolved_write_options(options: WriteOptions) -> ResolvedWriteOptions:
 def with_checkpoint_entries(
     options: ResolvedWriteOptions, checkpoint: Path | None, folder: Path, *, overwrite: bool
 ) -> ResolvedWriteOptions:
-    """The options with the tensors of a checkpoint's safetensors files, for `weight_storage="link"`; else unchanged.
-
-    OutputExists if the folder holds other files of these names, unless `overwrite`.
-    """
+    """The options with the tensors of a checkpoint for `weight_storage="link"`. OutputExists unless `overwrite`."""
     if options.weight_storage != LINK:
         return options
     if checkpoint is None:
@@ -135,11 +132,8 @@ def with_checkpoint_entries(
 def write_graphs(
     plan: Plan, graphs: Sequence[Any], folder: Path, options: ResolvedWriteOptions, timed: StageTimer, *, check: bool
 ) -> dict[Path, str]:
-    """Writes the graphs and their weights to a folder; returns the files that belong to the export.
-
-    Each file has the SHA-256 of its content, which was computed while the file was written; a file of a checkpoint has
-    an empty text. A check needs the weights: for `weight_storage="none"` they are written but not returned.
-    """
+    """Writes the graphs and their weights to a folder; returns the files of the export with the SHA-256 of each."""
+    # A check needs the weights: for `weight_storage="none"` they are written but not returned.
     storage = options.weight_storage
     threshold = options.external_data_threshold if storage in ("copy", "share") else 0
     data_files = [f"{part.name}{options.external_data_suffix}" for part in plan.parts]

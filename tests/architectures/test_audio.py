@@ -36,7 +36,6 @@ def test_a_configuration_without_convolutions_is_refused():
 
 @pytest.fixture(scope="module")
 def vits():
-    """A model, and two texts with their mask."""
     ids = torch.randint(1, 38, (2, 9), generator=torch.Generator().manual_seed(0))
     return tiny.model("vits"), ids, torch.tensor([[1] * 9, [1] * 6 + [0] * 3])
 

@@ -57,7 +57,6 @@ def onnx_names(case, side, tensors):
 
 
 def without_absent(model_type, preset, task, tensors):
-    """Tensors without those that no model has."""
     starts = sum((row.tensors for row in corrections("absent", model_type, preset, task)), ())
     return {name: value for name, value in tensors.items() if not name.startswith(starts)}
 

@@ -23,7 +23,6 @@ def declared():
 
 
 def validated():
-    """The pairs that agreed with PyTorch in a sweep."""
     return {
         (model_type, task)
         for family in swept.FAMILIES
@@ -33,7 +32,6 @@ def validated():
 
 
 def excused():
-    """The pairs that no model exists of, each with its reason."""
     rows = corrections("without model")
     pairs = ((model_type, task) for row in rows for model_type in row.model_types for task in row.tasks)
     return {(model_type, task) for model_type, task in pairs if model_type in CONFIG_MAPPING}

@@ -1,7 +1,4 @@
-"""Forms of decoders that clients ask for: logits of the last tokens alone, and a cache in a shared buffer.
-
-`python -m pytest -m sweep --record --left tests/architectures/test_decoder_forms.py` goes on where it stopped.
-"""
+"""Forms of decoders that clients ask for: logits of the last tokens alone, and a cache in a shared buffer."""
 
 import pytest
 import swept

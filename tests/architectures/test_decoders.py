@@ -1,9 +1,4 @@
-"""Tiny random decoders are exported, agree with PyTorch at sizes that were not traced, and decode step by step.
-
-The default run exports `SAMPLE`. The sweep exports every task of every row:
-`python -m pytest -m sweep --record tests/architectures/test_decoders.py` writes `tests/sweeps/decoders.json`, and
-`tests/sweeps/decoding.json` for decoding step by step.
-"""
+"""Tiny random decoders are exported, agree with PyTorch at sizes that were not traced, and decode step by step."""
 
 import inspect
 from itertools import pairwise
@@ -30,12 +25,8 @@ from onnxfn.specs.tasks.tasks import TASKS, task_names
 WITHOUT_A_MODEL = ("internlm2",)
 """Rows of which transformers 5 has no model."""
 
-PAIRS = [
-    (model_type, task)
-    for model_type, row in decoders.ROWS.items()
-    if model_type not in WITHOUT_A_MODEL
-    for task in task_names(row)
-]
+MODELS = {model_type: row for model_type, row in decoders.ROWS.items() if model_type not in WITHOUT_A_MODEL}
+PAIRS = [(model_type, task) for model_type, row in MODELS.items() for task in task_names(row)]
 DECODERS = [name for name in decoders.ROWS if (name, "text-generation-with-past") in PAIRS]
 
 SAMPLE = [
@@ -63,7 +54,6 @@ BOUNDED = ("nemotron_h", "zamba2")
 
 
 def exported(model_type, task, folder, **overrides):
-    """A tiny model, and its checked export."""
     model = tiny.model(model_type, TASKS[task.removesuffix("-with-past")].call.loader, **overrides)
     return model, onnxfn.export(onnxfn.spec_for(model_type, task), model, folder)
 
@@ -118,7 +108,6 @@ def onnx_logits(path, part, ids, starts=STARTS):
 
 
 def logits_without_cache(model, ids):
-    """PyTorch's logits of a text, in one call."""
     with torch.no_grad():
         return model(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
 
@@ -134,7 +123,6 @@ def logits_with_cache(model, ids, starts):
 
 
 def with_wide_windows(config):
-    """The configuration with every window longer than the text."""
     text_config = config.get_text_config(decoder=True)
     for name in WINDOWS:
         if getattr(text_config, name, None):
@@ -263,6 +251,5 @@ def test_a_decoder_with_loops_agrees_with_a_cache(tmp_path):
     sizes = {**LAYERS, "n_recurrent_layers": 1}
     model = shrunk.model("dory", "DoryForCausalLM", **sizes)
     result = assert_agreement(onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / "out"))
-    assert [name for name in result.inputs if name.endswith(".key")] == [
-        f"past_key_values.{layer}.key" for layer in range(4)
-    ]
+    keys = [name for name in result.inputs if name.endswith(".key")]
+    assert keys == [f"past_key_values.{layer}.key" for layer in range(4)]

@@ -1,9 +1,4 @@
-"""Every head that transformers' tables list: which pairs of a model type and a task have a spec, and which agree.
-
-The default run exports `SAMPLE`. The sweep exports every pair that the tables list, and records a line for each:
-`python -m pytest -m sweep --record tests/architectures/test_every_head.py` writes `tests/sweeps/heads.json`, and
-`--left` goes on after an interruption.
-"""
+"""Every head that transformers' tables list: which pairs of a model type and a task have a spec, and which agree."""
 
 import every_head
 import pytest

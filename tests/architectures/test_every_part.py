@@ -1,9 +1,4 @@
-"""Models that see or hear and write, in parts: which of transformers' tables have a spec, and which agree.
-
-The default run exports `SAMPLE`. The sweep exports every model type, and records a line for each:
-`python -m pytest -m sweep --record tests/architectures/test_every_part.py` writes `tests/sweeps/parts.json`, and
-`--left` goes on after an interruption.
-"""
+"""Models that see or hear and write, in parts: which of transformers' tables have a spec, and which agree."""
 
 import every_head
 import every_part
@@ -29,7 +24,6 @@ without noise, and of one length; two towers with inputs of layers, and two that
 
 
 def planned(model_type, task):
-    """The plan of a tiny model for a task."""
     model = every_part.tiny_model(model_type, task)
     return onnxfn.plan(onnxfn.spec_for(model, task), model)
 

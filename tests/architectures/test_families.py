@@ -10,7 +10,6 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import dummies, sized
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.records import Constant
 from onnxfn.specs.tasks.tasks import for_task, task_names
 
 CONFIG = {"vocab_size": 50, "type_vocab_size": 3}
@@ -18,14 +17,8 @@ BERT = compose(text_encoder, bert_inputs)
 
 
 def dummies_of_cases(spec):
-    """The name of each case of the check -> its dummy inputs."""
     planned = resolved(spec, CONFIG)
     return {case_.name: dummies(in_case(planned, case_), {}) for case_ in planned.cases}
-
-
-def test_a_text_encoder_returns_a_dict_and_has_no_inputs_of_its_own():
-    assert text_encoder.call.constants == (Constant("return_dict", value=True),)
-    assert text_encoder.inputs == ()
 
 
 @pytest.mark.parametrize("task", task_names(BERT))

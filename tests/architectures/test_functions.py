@@ -55,6 +55,5 @@ def test_a_function_refuses_what_no_graph_computes_by_an_error_of_onnxfn():
 
 
 def raises(file):
-    """The statements of a file that raise a new error."""
     tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     return [node for node in tree if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]

@@ -1,7 +1,4 @@
-"""Files, inputs and outputs of models that see or hear and write: as recorded, and as their clients state them.
-
-After a change that is meant: `python tests/tools/golden_parts.py` writes the table again.
-"""
+"""Files, inputs and outputs of models that see or hear and write: as recorded, and as their clients state them."""
 
 import json
 import re

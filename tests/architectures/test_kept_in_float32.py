@@ -28,7 +28,6 @@ def tokens():
 
 
 def experts_of(model):
-    """The experts that PyTorch chooses for each token, in rising order."""
     chosen = []
     hook = router_of(model).register_forward_hook(lambda _, __, result: chosen.append(result[2].numpy()))
     with torch.no_grad():
@@ -43,11 +42,8 @@ def experts_of_file(file):
     last = [node for node in graph.graph.node if node.op_type == "TopK"][-1].output[1]
     graph.graph.output.append(onnx.helper.make_empty_tensor_value_info(last))
     session = onnxruntime.InferenceSession(graph.SerializeToString())
-    given = {
-        "input_ids": tokens().numpy(),
-        "attention_mask": np.ones((1, TOKENS), np.int64),
-        "position_ids": np.arange(TOKENS)[None],
-    }
+    given = {"input_ids": tokens().numpy(), "attention_mask": np.ones((1, TOKENS), np.int64)}
+    given |= {"position_ids": np.arange(TOKENS)[None]}
     caches = {
         each.name: np.zeros((1, each.shape[1], 0, each.shape[3]), np.float16)
         for each in session.get_inputs()
@@ -58,7 +54,6 @@ def experts_of_file(file):
 
 
 def different(left, right):
-    """For how many tokens the experts differ."""
     return int((left != right).any(axis=-1).sum())
 
 

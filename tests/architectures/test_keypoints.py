@@ -19,7 +19,6 @@ STRICT = {**SHARED["paired"]["keypoint_detector_config"], "keypoint_threshold": 
 
 
 def noise(*shape, empty=()):
-    """Images of noise. Those at the indices `empty` are 0."""
     images = torch.randn(shape, generator=torch.Generator().manual_seed(5))
     for index in empty:
         images[index] = 0
@@ -46,8 +45,6 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """From a model type to its model, its export and the folder; each is exported once."""
-
     @cache
     def export(name):
         task, loader, options = MODELS[name]

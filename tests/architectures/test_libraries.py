@@ -70,10 +70,8 @@ def test_minilm_embeds_sentences_as_sentence_transformers_does(tmp_path):
 def test_sentences_and_their_tokens_have_embeddings(model_type, pooling, tmp_path):
     model = others.sentence_transformer(tmp_path / "checkpoint", model_type, pooling)
     result = assert_agreement(onnxfn.export(onnxfn.spec_for(model), model, tmp_path / "out"))
-    assert result.outputs == {
-        "token_embeddings": {0: "batch_size", 1: "sequence_length"},
-        "sentence_embedding": {0: "batch_size"},
-    }
+    tokens = {0: "batch_size", 1: "sequence_length"}
+    assert result.outputs == {"token_embeddings": tokens, "sentence_embedding": {0: "batch_size"}}
 
 
 def test_texts_and_images_have_embeddings_and_their_numbers_may_differ(tmp_path):
@@ -103,7 +101,7 @@ def test_library_and_class_decide_the_row_of_a_model():
     assert row_name(of_library("sentence_transformers.x", "X", config=clip)) == "sentence_transformers.clip"
     assert row_name(of_library("sentence_transformers.x", "X", config=None)) == "sentence_transformers.transformer"
     assert {row for rows in COMPONENT_ROWS.values() for _, row in rows} == {
-        name for name in ROWS if "diffusers" in name
+        each for each in ROWS if "diffusers" in each
     }
 
 
@@ -239,7 +237,6 @@ def test_a_stable_diffusion_draws_the_same_image(tmp_path):
 
 
 def image(scheduler, component, ids, latents):
-    """The image after two steps; `component(name, **arguments)` runs a component."""
     states = component("text_encoder", input_ids=ids)
     scheduler.set_timesteps(2)
     for step in scheduler.timesteps:

@@ -43,7 +43,6 @@ def prepared(sessions, ids, pixels, token):
 
 
 def states(sessions, embeddings, mask, past):
-    """The states of the language model, and its cache."""
     count, length = embeddings.shape[:2]
     positions = np.maximum(mask.cumsum(1) - 1, 0)[:, -length:]
     feeds = {"inputs_embeds": embeddings, "attention_mask": mask, "position_ids": positions}

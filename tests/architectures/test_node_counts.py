@@ -1,8 +1,4 @@
-"""Graphs of tiny models do not grow, and no axis becomes static: each row is compared with what was recorded of it.
-
-A row is exported for its last task, without a check. `python -m pytest -m sweep -n 2 --record
-tests/architectures/test_node_counts.py` writes `tests/sweeps/nodes.json`, and `--left` goes on after an interruption.
-"""
+"""Graphs of tiny models do not grow, and no axis becomes static: each row is compared with what was recorded of it."""
 
 import onnx_ir
 import pytest

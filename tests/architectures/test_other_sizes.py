@@ -1,8 +1,4 @@
-"""Every row at sizes that neither its trace nor its check has: odd, prime, smaller, larger, padded on each side.
-
-The default run tries `SAMPLE`. `python -m pytest -m sweep --record tests/architectures/test_other_sizes.py` tries all
-rows and writes `tests/sweeps/other_sizes.json`; `--left` goes on after an interruption.
-"""
+"""Every row at sizes that neither its trace nor its check has: odd, prime, smaller, larger, padded on each side."""
 
 import every_head
 import other_sizes

@@ -1,5 +1,3 @@
-"""The dtypes of outputs in plans are those that tiny models return in PyTorch."""
-
 import every_head
 import pytest
 import swept

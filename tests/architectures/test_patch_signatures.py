@@ -98,7 +98,6 @@ def parameters(function, *, of_instance=False):
 
 
 def is_taken(parameter, index, replacement):
-    """Whether a replacement takes a parameter that an original has at this place."""
     if parameter.kind in OPEN:
         return any(other.kind is parameter.kind for other in replacement)
     indices = {other.name: number for number, other in enumerate(replacement) if other.kind not in OPEN}
@@ -113,7 +112,6 @@ def is_taken(parameter, index, replacement):
 
 
 def is_needed(parameter):
-    """Whether a function cannot be called without a parameter."""
     return parameter.kind not in OPEN and parameter.default is Parameter.empty
 
 

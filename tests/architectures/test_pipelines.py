@@ -108,7 +108,6 @@ def pipeline(name):
     "name", [pytest.param(name, marks=[pytest.mark.sweep] * (name != DEFAULT)) for name in PIPELINES]
 )
 def test_a_pipeline_draws_the_same_on_onnx_runtime(name, tmp_path):
-    """At a size that no run showed: all components with weights are files."""
     diffusion, arguments = pipeline(name), PIPELINES[name][1]
 
     def drawn(prompt, height, width):
@@ -117,9 +116,8 @@ def test_a_pipeline_draws_the_same_on_onnx_runtime(name, tmp_path):
         if "image" in arguments:
             sizes = {"image": torch.rand(len(prompt), 3, height, width, generator=random)}
         with torch.no_grad():
-            result = diffusion(
-                prompt=prompt, num_inference_steps=2, generator=random, output_type="pt", **arguments | sizes
-            )
+            options = {"num_inference_steps": 2, "output_type": "pt", **arguments}
+            result = diffusion(prompt=prompt, generator=random, **options | sizes)
         return torch.as_tensor(result[0])
 
     runs = [lambda: drawn(["a cat"], 64, 64), lambda: drawn(["a cat", "the red dog on the moon"], 64, 96)]

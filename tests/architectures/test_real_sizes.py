@@ -1,9 +1,4 @@
-"""The default configuration of every row whose model has at most 400 million parameters agrees with PyTorch.
-
-The sweep exports one task of each row, with random weights, in one process after another:
-`python -m pytest -m sweep --record tests/architectures/test_real_sizes.py` writes `tests/sweeps/real_sizes.json`, and
-`--left` goes on after an interruption.
-"""
+"""The default configuration of every row whose model has at most 400 million parameters agrees with PyTorch."""
 
 import default_models
 import pytest

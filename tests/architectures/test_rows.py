@@ -1,9 +1,4 @@
-"""Tiny random models of the rows are exported and agree with PyTorch at sizes that were not traced.
-
-The default run exports `SAMPLE`. The sweep exports every task of every row and records a line for each:
-`python -m pytest -m sweep --record tests/architectures/test_rows.py` writes `tests/sweeps/<family>.json`, and `--left`
-goes on after an interruption. Decoders and encoder-decoders have their own: test_decoders.py, test_seq2seq.py.
-"""
+"""Tiny random models of the rows are exported and agree with PyTorch at sizes that were not traced."""
 
 import pytest
 import swept

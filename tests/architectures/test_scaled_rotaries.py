@@ -50,7 +50,6 @@ SIZES = {
 
 
 def cases_of(spec, model):
-    """The cases of SIZES, planned for a spec."""
     edits = [
         case(name, padded("left"), sized(batch_size=batch, past_sequence_length=past, sequence_length=length))
         for name, (batch, past, length) in SIZES.items()

@@ -1,8 +1,4 @@
-"""Tiny random encoder-decoders are exported, agree with PyTorch, and decode the tokens that PyTorch decodes.
-
-The default run exports `SAMPLE`. The sweep exports every task of every row:
-`python -m pytest -m sweep --record tests/architectures/test_seq2seq.py` writes `tests/sweeps/seq2seq.json`.
-"""
+"""Tiny random encoder-decoders are exported, agree with PyTorch, and decode the tokens that PyTorch decodes."""
 
 import json
 import shutil
@@ -83,7 +79,6 @@ def tokens_by_onnx(folder, part, states, mask, start):
 
 
 def assert_same_tokens(model, result, folder):
-    """Encoder and merged decoder decode the tokens that PyTorch decodes."""
     encoder = result.plan.parts[0]
     (decoder,) = (part for part in result.plan.parts if part.name == "decoder_model_merged")
     source = dummies(encoder.spec, {"batch_size": 3}, seed=5)
@@ -108,7 +103,6 @@ def assert_same_tokens(model, result, folder):
 
 
 def assert_generates(model, result, exports, **options):
-    """Asserts that `generate` gives the tokens of `model.generate` from an export, in each of several forms."""
     model.generation_config.bad_words_ids = None
     source = dummies(result.plan.parts[0].spec, {"batch_size": 2}, seed=3)
     arguments = {name: torch.from_numpy(array) for name, array in source.items()}
@@ -142,7 +136,6 @@ def test_marian_generates_the_tokens_of_transformers(decoders, tmp_path):
 
 @pytest.fixture(scope="module")
 def t5(tmp_path_factory):
-    """A T5 and its checked export."""
     folder = tmp_path_factory.mktemp("t5") / "out"
     return *export_checked("t5", "text2text-generation-with-past", folder), folder
 
@@ -264,7 +257,6 @@ def test_an_encoder_and_a_decoder_of_other_kinds_decode_the_tokens_of_pytorch(
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A T5 whose weights are larger than its graph, exported without a check."""
     folder = tmp_path_factory.mktemp("large")
     spec, model = tiny.spec_and_model(
         "t5", "text2text-generation-with-past", hidden_size=256, d_ff=512, vocab_size=4000

@@ -1,5 +1,3 @@
-"""The thresholds of texts in the configurations of transformers, found by their names."""
-
 import pytest
 from transformers import AutoConfig
 

@@ -20,7 +20,6 @@ STEPS = 9
 
 
 def speech_from_onnx(folder, text, speaker):
-    """A waveform of STEPS steps. The encoder's keys and values of the first step are fed to all steps."""
     encoded = outputs_of(open_session(folder / "encoder_model.onnx"), {"input_ids": text})
     decoder = open_session(folder / "decoder_model_merged.onnx")
     feeds = {"encoder_hidden_states": encoded["encoder_outputs"], "speaker_embeddings": speaker}

@@ -20,8 +20,6 @@ ATTEMPTS = importlib.import_module("onnxfn.export.run.attempts")
 
 
 class Model(nn.Module):
-    """Tanh layers; with a gain well above 1, each moves neighboring values apart."""
-
     def __init__(self, gain):
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)])
@@ -71,7 +69,6 @@ def test_small_and_far_sizes_at_which_rounding_decides_are_named(tmp_path):
 
 @pytest.fixture
 def graphs(monkeypatch):
-    """What builds the graphs; it counts the attempts."""
     counted = Mock(wraps=ATTEMPTS._graphs)
     monkeypatch.setattr(ATTEMPTS, "_graphs", counted)
     return counted

@@ -1,5 +1,3 @@
-"""`bisect` names the module at which a file and PyTorch part, in the first case that fails."""
-
 import copy
 
 import pytest
@@ -96,10 +94,7 @@ def without_a_residual(model):
 @pytest.mark.parametrize(
     ("edit", "path"),
     [
-        (
-            changed_weight("model.layers.1.mlp.down_proj.weight", lambda array: array * 1.5),
-            "model.layers.1.mlp.down_proj",
-        ),
+        (changed_weight("model.layers.1.mlp.down_proj.weight", lambda own: own * 1.5), "model.layers.1.mlp.down_proj"),
         (read_another_weight, "model.layers.1.self_attn.k_proj"),
         (lambda model: setattr(nodes(model, "Sigmoid")[0], "op_type", "Tanh"), "model.layers.0.mlp.act_fn"),
         (without_a_residual, "model.layers.0"),

@@ -1,5 +1,3 @@
-"""ONNX Runtime loads a file while PyTorch computes the first case."""
-
 import threading
 from functools import partial
 

@@ -1,10 +1,4 @@
-"""The check finds faults that only texts beyond 512 tokens show: windows, chunks, positions, scalings.
-
-    python -m pytest tests/check/test_far_faults.py                # a sample
-    python -m pytest tests/check/test_far_faults.py -m sweep       # every fault
-
-The whole model finds a fault where that is affordable, else two layers of each kind do: a budget of 0 asks for them.
-"""
+"""The check finds faults that only texts beyond 512 tokens show: windows, chunks, positions, scalings."""
 
 from functools import partial
 
@@ -44,7 +38,6 @@ WHOLE, LAYERS = references.FAR_TEXT_BUDGET, 0
 
 
 def number(old, new, model):
-    """An integer of the graph has another value, wherever it is."""
     integers = {name: constant(model, name) for name in initializers(model)}
     names = [name for name, value in integers.items() if value.size == 1 and value.dtype.kind == "i" and value == old]
     assert names, old
@@ -53,12 +46,10 @@ def number(old, new, model):
 
 
 def clipped(limit, model):
-    """Positions end at a limit."""
     after_input(model, "position_ids", "Min", new_constant(model, np.array(limit)))
 
 
 def louder_layer(layer, model):
-    """The queries of one layer are larger at far positions."""
     weight = f"model.layers.{layer}.self_attn.q_proj.weight"
     (product,) = users(model, weight)
     readers = users(model, product.output[0])
@@ -100,8 +91,6 @@ SAMPLED = (
 
 
 class Scores(torch.nn.Module):
-    """A module around a model, without a configuration of its own."""
-
     def forward(self, tokens):
         return self.inner(input_ids=tokens).logits.softmax(-1)
 

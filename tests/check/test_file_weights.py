@@ -24,14 +24,12 @@ UNEVEN = {"hidden_size": 40, "head_dim": 8, "intermediate_size": 72}
 
 
 def exported(model_type, folder, dtype=None, **sizes):
-    """A model, and its file in a dtype."""
     spec, model = tiny.spec_and_model(model_type, TASKS[model_type], **sizes)
     onnxfn.export(spec, model, folder, dtypes=(dtype,) if dtype else (), check=False)
     return model, next(folder.glob("*.onnx"))
 
 
 def assert_near(model, of_file):
-    """The weights that are read are near those of the model, and not equal; returns their names."""
     own, every = model.state_dict(), of_file.state_dict(keep_vars=True)
     read = [name for name, tensor in every.items() if rows_of(tensor)]
     copied = in_dtype(of_file, "float64").state_dict()
@@ -77,9 +75,8 @@ def test_a_tied_table_that_a_file_has_as_floats_stays(tmp_path):
     model, own = exported("llama", tmp_path / "own", tie_word_embeddings=True)
     file = quantized_in_blocks(own, tmp_path / "quantized" / "model.onnx")
     stored = {tensor.name for tensor in onnx.load(file).graph.initializer}
-    read = {
-        name for name, tensor in with_file_weights(model, file).state_dict(keep_vars=True).items() if rows_of(tensor)
-    }
+    state = with_file_weights(model, file).state_dict(keep_vars=True)
+    read = {name for name, tensor in state.items() if rows_of(tensor)}
     tied = {"lm_head.weight", "model.embed_tokens.weight"}
     assert tied & read == (tied if not tied & stored else tied & read - {"model.embed_tokens.weight"})
     assert len(read) >= 14

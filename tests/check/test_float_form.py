@@ -33,7 +33,6 @@ def integers(llama, tmp_path_factory):
 
 
 def report_of(llama, file, change, folder):
-    """The report on a file after a change of its graph."""
     folder.mkdir()
     edited_file(file, change, folder / file.name)
     return onnxfn.validate(SPEC, llama, onnxfn.load(folder, dtype="uint8"), floors=LOW)
@@ -113,7 +112,6 @@ def test_the_form_of_stock_quantizers_is_known(llama, tmp_path):
 
 
 def without_zero_point(model):
-    """The product takes the activations' codes as they are."""
     nodes(model, "MatMulInteger")[0].input[2] = new_constant(model, np.zeros((), np.uint8))
 
 
@@ -126,7 +124,6 @@ def with_another_scale(model):
 
 
 def with_codes_of_other_activations(model):
-    """The codes are those of other activations, the scale is that of these."""
     quantizers = nodes(model, "DynamicQuantizeLinear")
     product = users(model, quantizers[len(quantizers) // 2].output[0], "MatMulInteger")[0]
     product.input[0] = quantizers[0].output[0]

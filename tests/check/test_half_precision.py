@@ -130,8 +130,6 @@ def test_a_small_fault_is_found(fault, tmp_path):
 
 
 class Narrow(torch.nn.Linear):
-    """Does not run in float64."""
-
     def forward(self, x):
         if x.dtype == torch.float64:
             raise TypeError("float64")
@@ -179,8 +177,6 @@ def test_a_value_that_float16_cannot_hold_is_named(tmp_path):
 
 
 class WithoutKernel(torch.nn.Linear):
-    """PyTorch cannot run it in float16, and can trace it."""
-
     def forward(self, x):
         if x.dtype == torch.float16 and not torch.compiler.is_exporting():
             raise RuntimeError("\"sinc\" not implemented for 'Half'")

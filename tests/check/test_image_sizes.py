@@ -28,8 +28,6 @@ from onnxfn.weights.onnx_files import metadata
 
 
 class Picker(torch.nn.Module):
-    """Picks the best of the positions of an image, one for each 8 by 8 pixels."""
-
     def __init__(self, count):
         super().__init__()
         self.convolution = torch.nn.Conv2d(3, 4, 8, 8)
@@ -40,8 +38,6 @@ class Picker(torch.nn.Module):
 
 
 class Grid(torch.nn.Module):
-    """Adds a value for each position of images of 64 by 64."""
-
     def __init__(self):
         super().__init__()
         self.convolution = torch.nn.Conv2d(3, 4, 8, 8)
@@ -56,7 +52,6 @@ def spec(*more):
 
 
 def image_sizes(part):
-    """The heights and widths of the trace and of the cases."""
     sizes = [known_sizes(each, {}) for each in (part.spec, *(in_case(part.spec, case) for case in cases(part.spec)))]
     return [(each["height"], each["width"]) for each in sizes]
 
@@ -117,10 +112,8 @@ def test_the_smallest_size_is_in_the_limits_and_in_the_file(tmp_path):
     exported = onnxfn.export(spec(), Picker(110), tmp_path / "model.onnx")
     assert list(map(str, exported.limits)) == ["height >= 92", "width >= 92"]
     assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height >= 92; width >= 92"
-    assert [re.findall(r"height=(\d+), width=(\d+)", case) for case in exported.report.cases] == [
-        [("92", "138")],
-        [("92", "126")],
-    ]
+    sizes = [re.findall(r"height=(\d+), width=(\d+)", case) for case in exported.report.cases]
+    assert sizes == [[("92", "138")], [("92", "126")]]
     assert onnxfn.validate(spec(), Picker(110), tmp_path / "model.onnx").cases == exported.report.cases
 
 
@@ -208,12 +201,6 @@ SPEC = image_spec(gives("features", "batch_size ((height+7)//8)*((width+7)//8) _
 
 
 class Patches(torch.nn.Module):
-    """Features of patches of 8 by 8 pixels.
-
-    Args:
-        enlarge: From an image to one whose sides are multiples of 8.
-    """
-
     def __init__(self, enlarge):
         super().__init__()
         self.linear = torch.nn.Linear(3 * 64, 5)
@@ -255,8 +242,6 @@ def test_a_model_that_resizes_all_images_is_exported_for_all_sizes(tmp_path):
 
 
 class Untraceable(Patches):
-    """Patches of images whose height is a number: torch cannot trace it at a dynamic height."""
-
     def forward(self, pixel_values):
         if not isinstance(pixel_values.shape[2], int):
             raise NotImplementedError("a height that torch cannot solve")

@@ -26,8 +26,6 @@ def exported(classifier, tmp_path_factory):
 
 
 def more_outputs(model):
-    """A fault: an output beyond those of the plan."""
-
     def add(graph):
         graph.output.append(helper.make_tensor_value_info("more", TensorProto.INT64, ["batch_size", "sequence_length"]))
         graph.node.append(helper.make_node("Identity", ["input_ids"], ["more"]))
@@ -88,9 +86,8 @@ def test_an_error_while_texts_are_decoded_is_one_line(llama, tmp_path):
 
     file = Path(result.files[0])
     message = refusal(onnxfn.CheckFailed, check, llama, result.plan.parts[0], file, session_for=session_for)
-    assert message == (
-        "model: texts cannot be decoded (16 tokens after left-padded prompts of 6): IndexError: indices and arrays"
-    )
+    reason = "texts cannot be decoded (16 tokens after left-padded prompts of 6): IndexError: indices and arrays"
+    assert message == f"model: {reason}"
     assert steps
 
 

@@ -11,8 +11,6 @@ from onnxfn.check.verdict.verdict import NO_ERROR
 
 
 class Picture(nn.Module):
-    """A group norm of a picture; its file may have another epsilon."""
-
     def __init__(self):
         super().__init__()
         self.norm = nn.GroupNorm(2, 8, eps=1e-6)

@@ -1,5 +1,3 @@
-"""What the measures of quantized files return, as laws and at known values."""
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -23,7 +23,6 @@ SPEC = onnxfn.PlannedSpec(target=onnxfn.specs.algebra.spec.Target(float_dtype="f
 
 
 def numbers(*units, size=3):
-    """Numbers near 1, each so many unit roundoffs away."""
     return np.resize(1 + np.array(units) * FLOAT32.unit_roundoff, size)
 
 
@@ -113,7 +112,6 @@ def test_an_output_without_an_error_in_float64_stays_as_it_was_judged(classifier
 
 
 def rounded(size):
-    """Norms of so many unit roundoffs."""
     return Norms(size * FLOAT32.unit_roundoff, size * FLOAT32.unit_roundoff)
 
 

@@ -28,7 +28,6 @@ DOWN = "model.layers.0.mlp.down_proj.weight"
 
 @pytest.fixture(scope="module")
 def file(wide_llama, tmp_path_factory):
-    """A file whose matrices have 4 bits."""
     folder = tmp_path_factory.mktemp("proof")
     onnxfn.export(SPEC, wide_llama, folder / "own", check=False)
     return quantized_in_blocks(folder / "own" / "model.onnx", folder / "quantized" / "model.onnx")
@@ -120,13 +119,6 @@ def test_a_file_in_float16_is_compared_and_measured_and_the_report_has_both(wide
     assert onnxfn.from_json(onnxfn.to_json(report), record=onnxfn.Report) == report
 
 
-def test_a_variant_below_its_floor_leaves_no_file(wide_llama, tmp_path):
-    spec = onnxfn.with_dtypes(SPEC, float="float16")
-    with pytest.raises(onnxfn.CheckFailed, match="kl of 'logits'"):
-        onnxfn.export(spec, wide_llama, tmp_path / "half", floors=onnxfn.Floors(kl=-1.0))
-    assert not (tmp_path / "half").exists()
-
-
 def test_a_classifier_in_float16_is_measured_by_its_classes(tmp_path):
     torch.manual_seed(0)
     config = BertConfig(**SIZES, num_hidden_layers=1, initializer_range=0.15, num_labels=4, max_position_embeddings=64)
@@ -154,8 +146,6 @@ def test_a_floor_of_a_measure_that_an_export_does_not_have_is_refused(wide_llama
 
 
 class Words:
-    """A tokenizer: each word has a number below `high`."""
-
     def __init__(self, high):
         self.high = high
 

@@ -1,8 +1,4 @@
-"""Faults in the graphs of quantized files are found, apart from their weights and without any floor.
-
-python -m pytest tests/check/test_quantized_faults.py             # each fault of three decoders in one dtype
-python -m pytest tests/check/test_quantized_faults.py -m sweep    # in every dtype, and in SmolLM2
-"""
+"""Faults in the graphs of quantized files are found, apart from their weights and without any floor."""
 
 from functools import cache
 

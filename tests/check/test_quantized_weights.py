@@ -19,13 +19,10 @@ SPEC = onnxfn.spec_for("llama", "text-generation")
 
 @pytest.fixture(scope="module")
 def quantized(wide_llama, tmp_path_factory):
-    """From the name of a format to a file in it."""
     folder = tmp_path_factory.mktemp("quantized")
     onnxfn.export(SPEC, wide_llama, folder / "own", check=False)
     onnxfn.export(onnxfn.quantize(SPEC, bits=4), wide_llama, folder / "with tables", check=False)
-    stock = {
-        name: write(folder / "own" / "model.onnx", folder / name / "model.onnx") for name, write in FORMATS.items()
-    }
+    stock = {name: write(folder / "own" / "model.onnx", folder / name / "m.onnx") for name, write in FORMATS.items()}
     return {**stock, "with tables": folder / "with tables" / "model.onnx"}
 
 
@@ -113,10 +110,8 @@ def changed_byte(data):
 def test_a_fault_in_one_weight_is_found_and_the_weight_is_named(wide_llama, quantized, fault, tmp_path):
     form, weight, changes = FAULTS[fault]
     names = initializers(quantized[form])
-    full = {
-        next(name for name in names if name.startswith(weight) and name.endswith(end)): change
-        for end, change in changes.items()
-    }
+    named = {end: next(each for each in names if each.startswith(weight) and each.endswith(end)) for end in changes}
+    full = {named[end]: change for end, change in changes.items()}
     errors, unknown = quantized_weight_errors(wide_llama, with_changed(quantized[form], tmp_path / "model.onnx", full))
     assert unknown == ()
     assert [error.weight for error in errors if error.outside] == [weight]

@@ -1,13 +1,4 @@
-"""The check finds faults that an exporter could make, in the files of 17 tiny models.
-
-    python -m pytest tests/check/test_seeded_faults.py                        # a sample
-    python -m pytest tests/check/test_seeded_faults.py -m sweep               # every kind in every model, 1,000 mutants
-    python -m pytest tests/check/test_seeded_faults.py -m sweep --record      # and writes tests/sweeps/mutants.json
-
-A fault that the check passes must not change an answer to wider inputs by more than PyTorch's own rounding: then it is
-an equivalent mutant. Or the check allows an error of that size on the wider inputs too. The end
-of the run shows how many faults were found.
-"""
+"""The check finds faults that an exporter could make, in the files of 17 tiny models."""
 
 from unittest.mock import Mock
 

@@ -31,7 +31,6 @@ def folder(bert, tmp_path_factory):
 
 
 def changed(folder, path, name, change):
-    """A copy of an export in which one weight is changed."""
     return edited_file(folder / "model.onnx", changed_weight(name, change), path / "model.onnx")
 
 

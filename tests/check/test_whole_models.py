@@ -48,8 +48,6 @@ def test_a_report_has_the_cases_of_the_whole_model(exported):
 
 
 def with_fault(whole, part, **fault):
-    """The whole model with a fault in the session of a part."""
-
     def session_of(each):
         session = whole.session_of(each)
         return Faulty(session, **fault) if each == part(whole) else session

@@ -11,19 +11,7 @@ from attrs import Factory, field, frozen
 
 @frozen
 class Case:
-    """A pipeline that is run on a folder.
-
-    Attributes:
-        kind: The kind of use: the first column of the table, and the key of `RESULTS`.
-        checkpoint: The key of `CHECKPOINTS`, or a real checkpoint.
-        arguments: What the pipeline is given.
-        task: The task of the export, if it is not the kind.
-        flags: More flags of the export.
-        pipeline: The name of the pipeline, if it is not the kind.
-        dtype: The files that the client loads, in its own words.
-        job: More of the job.
-        tolerance: The largest difference that is allowed; 0 for text.
-    """
+    """A pipeline that is run on a folder; empty fields are those of its kind, the key of `RESULTS`."""
 
     kind: str
     checkpoint: str
@@ -37,23 +25,19 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The name of the case among those of its kind."""
         return " ".join([self.checkpoint, *([self.dtype] if self.dtype != "fp32" else [])])
 
     @property
     def name(self) -> str:
-        """The name of the case in a test's name."""
         return f"{self.kind} {self.label}"
 
 
 def image(width: int, height: int) -> dict[str, Any]:
-    """An image of uneven points, in red, green and blue."""
     points = np.random.default_rng(0).integers(0, 256, width * height * 3)
     return {"image": {"data": points.tolist(), "width": width, "height": height}}
 
 
 def quarters(width: int) -> dict[str, Any]:
-    """A square image whose quarters are red, green, blue and white."""
     half = width // 2
     colors = np.array([[[254, 1, 1], [1, 254, 1]], [[1, 1, 254], [254, 254, 254]]])
     points = colors.repeat(half, axis=0).repeat(half, axis=1)
@@ -61,7 +45,6 @@ def quarters(width: int) -> dict[str, Any]:
 
 
 def sound(samples: int) -> dict[str, Any]:
-    """A sound of two tones and noise."""
     time = np.arange(samples) / 16000
     noise = np.random.default_rng(0).normal(0, 0.05, samples)
     wave = 0.5 * np.sin(2 * np.pi * 440 * time) + 0.2 * np.sin(2 * np.pi * 1230 * time) + noise
@@ -69,11 +52,7 @@ def sound(samples: int) -> dict[str, Any]:
 
 
 TEXTS = ["the cat sat on the mat", "what is my name?", "a dog"]
-CHAT = [
-    {"role": "user", "content": "the cat"},
-    {"role": "assistant", "content": "sat"},
-    {"role": "user", "content": "on"},
-]
+CHAT = [{"role": role, "content": text} for role, text in (("user", "the cat"), ("assistant", "sat"), ("user", "on"))]
 FEW = {"max_new_tokens": 10}
 POOLED = {"pooling": "mean", "normalize": True}
 ALL = {"top_k": None}

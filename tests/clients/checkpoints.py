@@ -24,17 +24,7 @@ BENCHMARKS = Path.home() / ".cache" / "onnxfn" / "benchmarks" / "models"
 
 @frozen
 class Checkpoint:
-    """A checkpoint.
-
-    Attributes:
-        model_type: The model type of a tiny model.
-        loader: The class of transformers that makes it.
-        tokenizer: The key of `TOKENIZERS`, or "" for none.
-        processor: The content of preprocessor_config.json, or {} for none.
-        sizes: Arguments of its configuration.
-        generation: Changes of its generation configuration. A text is a token, for its id.
-        change: Changes the weights of the random model, or None.
-    """
+    """A checkpoint: a tiny model, its tokenizer and processor, and what is changed in it."""
 
     model_type: str
     loader: str
@@ -46,7 +36,6 @@ class Checkpoint:
 
 
 def write_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
-    """Writes a checkpoint as transformers writes it."""
     if checkpoint.tokenizer:
         TOKENIZERS[checkpoint.tokenizer](folder)
     model = tiny.model(checkpoint.model_type, checkpoint.loader, **checkpoint.sizes)

@@ -74,7 +74,6 @@ def command(environment: str, driver: Path, cache: Path = CACHE) -> list[str]:
 
 
 def required_program(name: str) -> str:
-    """The path of a program. Raises an error if it is not installed."""
     if path := shutil.which(name):
         return path
     raise NotInstalledError(f"{name} is not on the PATH")
@@ -92,7 +91,6 @@ def installed_folder(environment: str, cache: Path = CACHE) -> Path:
 
 @once
 def _failure(environment: str, cache: Path) -> Exception | None:
-    """Why an environment cannot be installed; None after it is."""
     try:
         _install_once(environment, cache)
     except (NotInstalledError, RuntimeError) as error:

@@ -32,12 +32,10 @@ CLIENTS = ("transformers.js", "web", "genai", "optimum", "fastembed", "onnx")
 
 
 def recorded() -> dict[str, Any]:
-    """The content of `results.json`."""
     return json.loads(FILE.read_text()) if FILE.is_file() else {}
 
 
 def has_result(client: str, kind: str, case: str) -> bool:
-    """Whether a case has a recorded result."""
     return case in recorded().get(client, {}).get("results", {}).get(kind, {})
 
 

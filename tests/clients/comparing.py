@@ -21,9 +21,7 @@ def largest_difference(given: Any, expected: Any, path: str = "result") -> float
         return max((largest_difference(*place) for place in places), default=0.0)
     if isinstance(expected, (list, tuple)):
         assert len(given) == len(expected), f"{path} has {len(given)} elements, PyTorch {len(expected)}"
-        places = [
-            (one, other, f"{path}[{index}]") for index, (one, other) in enumerate(zip(given, expected, strict=True))
-        ]
+        places = [(one, other, f"{path}[{i}]") for i, (one, other) in enumerate(zip(given, expected, strict=True))]
         return max((largest_difference(*place) for place in places), default=0.0)
     if isinstance(expected, float):
         return abs(given - expected)

@@ -11,7 +11,6 @@ LONGEST_ERROR = 200
 
 @pytest.fixture(scope="session")
 def exports(tmp_path_factory):
-    """The folder of all exports of a run."""
     return tmp_path_factory.mktemp("exports")
 
 
@@ -70,7 +69,6 @@ def pytest_runtest_makereport(item, call):
 
 
 def first_line(caught):
-    """The first line of an error, shortened."""
     return str(caught.value).strip().splitlines()[0][:LONGEST_ERROR]
 
 

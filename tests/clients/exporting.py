@@ -1,5 +1,3 @@
-"""Folders that the command line of onnxfn writes for clients, and the PyTorch model of each."""
-
 from __future__ import annotations
 
 import re
@@ -23,13 +21,11 @@ class ExportError(Exception):
 
 
 def exported(root: Path, name: str, task: str, flags: Iterable[str] = ()) -> Path:
-    """The folder of an export, which is written below `root` if it is not there."""
     folder = root / re.sub(r"[^\w]+", "-", " ".join([name, task, *flags]))  # transformers.js refuses other names
     return folder if folder.is_dir() else export_folder(checkpoint_folder(root, name), folder, task, flags)
 
 
 def export_folder(source: Path, folder: Path, task: str, flags: Iterable[str] = ()) -> Path:
-    """The folder, after the export of a checkpoint to it."""
     words = ["export", str(source), str(folder), "--task", task, *LAYOUT, *flags]
     done = CliRunner().invoke(app, words)
     if done.exit_code:
@@ -49,7 +45,6 @@ def checkpoint_folder(root: Path, name: str) -> Path:
 
 
 def reference(root: Path, name: str, folder: Path, loader: str = "AutoModel") -> Reference:
-    """The PyTorch model of a checkpoint, its tokenizer, and what the files of an export take."""
     source = checkpoint_folder(root, name)
     tiny = checkpoint(name)
     model = getattr(transformers, tiny.loader if tiny else loader).from_pretrained(source, dtype="float32").eval()
@@ -57,12 +52,10 @@ def reference(root: Path, name: str, folder: Path, loader: str = "AutoModel") ->
 
 
 def tokenizer(source: Path) -> Any:
-    """The tokenizer of a checkpoint, or None."""
     known = (source / "tokenizer.json").is_file()
     return transformers.AutoTokenizer.from_pretrained(source) if known else None
 
 
 def input_names(folder: Path) -> frozenset[str]:
-    """The names of the inputs of the files in a folder."""
     graphs = [onnx.load(file, load_external_data=False).graph for file in folder.rglob("*.onnx")]
     return frozenset(each.name for graph in graphs for each in graph.input)

@@ -54,8 +54,6 @@ WRITING = {"max_new_tokens": 16, "do_sample": False, "num_beams": 1}
 
 @frozen
 class Sight:
-    """A model that sees or hears, and the folder of its export."""
-
     model: Any
     plan: Any
     folder: Path
@@ -67,7 +65,6 @@ class Sight:
 
 
 def sight(model_type: str, root: Path) -> Sight:
-    """A tiny model of a type, exported by the command line."""
     task = TASKS[model_type]
     model = tiny_model(model_type, HEARS if task == SEES_AND_HEARS else task)
     for config in (model.generation_config, model.config, model.config.get_text_config()):
@@ -102,19 +99,16 @@ def has_three_positions(sight: Sight) -> bool:
 
 
 def without_padding(prompt: Prompt) -> Prompt:
-    """The prompt with other tokens in the place of padding."""
     return Prompt(
         prompt.case.replace(" left-padded", ""), {**prompt.arguments, MASK: np.ones_like(prompt.arguments[MASK])}
     )
 
 
 def images(prompt: Prompt) -> np.ndarray:
-    """The images of a prompt; none for a text alone."""
     return prompt.arguments.get("pixel_values", np.zeros(0))
 
 
 def texts(prompt: Prompt) -> int:
-    """The number of texts of a prompt."""
     return len(prompt.arguments[IDS])
 
 
@@ -126,12 +120,10 @@ def with_images_first(prompt: Prompt, known: Placeholders) -> Prompt:
 
 
 def is_placeholder(ids: np.ndarray, known: Placeholders) -> np.ndarray:
-    """Whether each token stands for a row of features."""
     return np.isin(ids, [*known.tokens.values()])
 
 
 def client_arguments(sight: Sight, prompt: Prompt) -> dict[str, np.ndarray]:
-    """The arguments of a prompt as transformers.js takes them."""
     model_type, ids = sight.model.config.model_type, prompt.arguments[IDS]
     names = CLIENT_NAMES.get(model_type, {})
     arguments = {names.get(name, name): np.asarray(array) for name, array in prompt.arguments.items()}
@@ -153,7 +145,6 @@ def with_begins(prompt: Prompt, sight: Sight) -> Prompt:
 
 
 def written(sight: Sight, prompt: Prompt) -> np.ndarray:
-    """The tokens that PyTorch writes after a prompt."""
     ids = prompt.arguments[IDS]
     arguments = forward_arguments(sight.model, prompt.arguments, ids, sight.known, has_three_positions=True)
     names = {*inspect.signature(sight.model.forward).parameters}

@@ -80,13 +80,7 @@ GENERATION: Mapping[str, Mapping[str, int]] = MappingProxyType({"musicgen": {"pa
 
 @frozen
 class Pair:
-    """A model type and a task.
-
-    Attributes:
-        model_type: The model type.
-        kind: The task, in the words of transformers.js.
-        task: The task of the export.
-    """
+    """A model type, its task in the words of transformers.js, and the task of the export."""
 
     model_type: str
     kind: str
@@ -94,7 +88,6 @@ class Pair:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes of transformers.js that may load the model."""
         return CLASSES.get(self.kind, ("AutoModel",))
 
 
@@ -115,5 +108,4 @@ def exported_task(model_type: str, kind: str) -> str:
 
 
 def tensor(array: Any) -> dict[str, Any]:
-    """An array as a job has it."""
     return {"type": str(array.dtype), "dims": list(array.shape), "data": array.flatten().tolist()}

@@ -18,13 +18,7 @@ from attrs import frozen
 
 @frozen
 class Reference:
-    """A PyTorch model with what feeds it.
-
-    Attributes:
-        model: The model in evaluation mode.
-        tokenizer: Its tokenizer, or None.
-        names: The names of the inputs that the exported files take.
-    """
+    """A PyTorch model with its tokenizer, and the names of the inputs that the exported files take."""
 
     model: Any
     tokenizer: Any
@@ -35,28 +29,23 @@ Result = Callable[[Reference, list[Any], Mapping[str, Any]], Any]
 
 
 def fed(reference: Reference, *texts: Any, **options: Any) -> dict[str, Any]:
-    """The tensors of texts that the files take too."""
     tokens = reference.tokenizer(*texts, return_tensors="pt", padding=True, **options)
     return {name: value for name, value in tokens.items() if name in reference.names}
 
 
 def tensors(inputs: Mapping[str, Any], *names: str) -> dict[str, torch.Tensor]:
-    """The tensors with these names that a client's processor made."""
     return {name: torch.tensor(inputs[name]["data"]).reshape(inputs[name]["dims"]) for name in names}
 
 
 def array(tensor: torch.Tensor) -> dict[str, Any]:
-    """A tensor as clients give it."""
     return {"dims": list(tensor.shape), "data": tensor.flatten().tolist()}
 
 
 def embeddings(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> dict[str, Any]:
-    """The mean of the states of each text, of length 1."""
     return array(torch.tensor(text_embeddings(reference, arguments[0])))
 
 
 def text_embeddings(reference: Reference, texts: list[str]) -> list[list[float]]:
-    """The mean of the states of each text, of length 1."""
     inputs = fed(reference, texts)
     weights = inputs["attention_mask"][..., None]
     mean = (reference.model(**inputs).last_hidden_state * weights).sum(1) / weights.sum(1)
@@ -64,7 +53,6 @@ def text_embeddings(reference: Reference, texts: list[str]) -> list[list[float]]
 
 
 def filled(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The five likeliest tokens at the mask."""
     inputs = fed(reference, arguments[0])
     place = inputs["input_ids"][0].tolist().index(reference.tokenizer.mask_token_id)
     scores, tokens = reference.model(**inputs).logits[0, place].softmax(-1).topk(5)
@@ -76,16 +64,12 @@ def text_classes(reference: Reference, arguments: list[Any], _: Mapping[str, Any
 
 
 def scored(reference: Reference, logits: torch.Tensor) -> list[dict[str, Any]]:
-    """Labels with their probabilities, the likeliest first."""
     names = reference.model.config.id2label
     scores, classes = logits.softmax(-1).sort(descending=True)
-    return [
-        {"label": names[each], "score": score} for each, score in zip(classes.tolist(), scores.tolist(), strict=True)
-    ]
+    return [{"label": names[each], "score": own} for each, own in zip(classes.tolist(), scores.tolist(), strict=True)]
 
 
 def token_classes(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The likeliest label of each token that is not special."""
     inputs = fed(reference, arguments[0])
     scores, classes = reference.model(**inputs).logits[0].softmax(-1).max(-1)
     special = set(reference.tokenizer.all_special_ids)
@@ -118,7 +102,6 @@ def answer(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> 
 
 
 def completion(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The text with what the model adds to it."""
     inputs = fed(reference, arguments[0])
     ids = inputs["input_ids"]
     added = written(reference, inputs, arguments[1])[:, ids.shape[1] :]
@@ -126,7 +109,6 @@ def completion(reference: Reference, arguments: list[Any], _: Mapping[str, Any])
 
 
 def chat_answer(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The messages with the answer of the model."""
     messages = arguments[0]
     text = reference.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     inputs = fed(reference, text, add_special_tokens=False)
@@ -136,41 +118,34 @@ def chat_answer(reference: Reference, arguments: list[Any], _: Mapping[str, Any]
 
 
 def written(reference: Reference, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> torch.Tensor:
-    """The tokens that the model writes, the likeliest each time."""
     return reference.model.generate(**inputs, do_sample=False, num_beams=1, **options)
 
 
 def new_text(key: str, reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The text that an encoder-decoder writes for a text."""
     tokens = written(reference, fed(reference, arguments[0]), arguments[1])
     return [{key: reference.tokenizer.decode(tokens[0], skip_special_tokens=True)}]
 
 
 def caption(reference: Reference, arguments: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The text that a model writes for an image."""
     tokens = written(reference, tensors(inputs, "pixel_values"), arguments[1])
     return [{"generated_text": reference.tokenizer.decode(tokens[0], skip_special_tokens=True).strip()}]
 
 
 def transcript(reference: Reference, arguments: list[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The text that Whisper writes for a sound."""
     tokens = written(reference, tensors(inputs, "input_features"), arguments[1])
     return {"text": reference.tokenizer.decode(tokens[0], skip_special_tokens=True)}
 
 
 def heard_letters(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The letters that a model hears at each moment of a sound."""
     tokens = reference.model(**tensors(inputs, "input_values")).logits[0].argmax(-1)
     return {"text": reference.tokenizer.decode(tokens, skip_special_tokens=True).strip()}
 
 
 def classes(key: str, reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The classes of an image or a sound, the likeliest first."""
     return scored(reference, reference.model(**tensors(inputs, key)).logits[0])
 
 
 def fitting_labels(reference: Reference, arguments: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The labels that fit an image, the best first."""
     texts = fed(reference, [f"This is a photo of {label}" for label in arguments[1]])
     scores = reference.model(**texts, **tensors(inputs, "pixel_values")).logits_per_image[0].softmax(-1)
     pairs = sorted(zip(scores.tolist(), arguments[1], strict=True), reverse=True)
@@ -218,23 +193,19 @@ def panoptic_segments(reference: Reference, _: list[Any], inputs: Mapping[str, A
 
 
 def depths(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The depth at each point."""
     return {"predicted_depth": array(reference.model(**tensors(inputs, "pixel_values")).predicted_depth[0])}
 
 
 def masks(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The masks of points of an image, and their scores."""
     given = reference.model(**tensors(inputs, "pixel_values", "input_points", "input_labels"))
     return {name: array(given[name]) for name in ("pred_masks", "iou_scores")}
 
 
 def speech(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> dict[str, Any]:
-    """The sound of a text. The model has no noise."""
     return {"audio": reference.model(**fed(reference, arguments[0])).waveform[0].tolist()}
 
 
 def outputs(reference: Reference, texts: list[str], _: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs of a model for texts."""
     given = reference.model(**fed(reference, texts))
     return {name: value.tolist() for name, value in given.items() if torch.is_tensor(value)}
 

@@ -88,7 +88,6 @@ def answer_of_process(client: str, process: subprocess.Popen[str], job: Mapping[
 
 
 def answer_of(client: str, line: str) -> dict[str, Any]:
-    """The answer in a line. Raises an error if it is one."""
     answer = json.loads(line)
     if "error" in answer:
         raise ClientError(f"{client}: {answer['error']}")
@@ -96,11 +95,9 @@ def answer_of(client: str, line: str) -> dict[str, Any]:
 
 
 def command_of(client: str) -> list[str]:
-    """The command that runs a client."""
     environment, driver = PROGRAMS[client]
     return command(environment, DRIVERS / driver)
 
 
 def environment_of_client() -> dict[str, str]:
-    """The environment variables of a client."""
     return {**os.environ, **WITHOUT_NETWORK}

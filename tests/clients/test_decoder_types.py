@@ -1,7 +1,4 @@
-"""Every decoder type in the clients that know it: tiny models, greedy, the tokens of PyTorch.
-
-`python -m pytest -m clients_sweep --record --left tests/clients/test_decoder_types.py` goes on where it stopped.
-"""
+"""Every decoder type in the clients that know it: tiny models, greedy, the tokens of PyTorch."""
 
 import json
 import shutil
@@ -20,12 +17,8 @@ from onnxfn.export.clients import genai, transformers_js
 from onnxfn.specs.tasks.tasks import task_names
 
 TASK = "text-generation-with-past"
-TYPES = [
-    name
-    for rows in (decoders.ROWS, seq2seq.ROWS)
-    for name, row in rows.items()
-    if name != "internlm2" and TASK in task_names(row)
-]
+ROWS = {**decoders.ROWS, **seq2seq.ROWS}
+TYPES = [name for name, row in ROWS.items() if name != "internlm2" and TASK in task_names(row)]
 """The decoders that transformers has, and the decoders of encoder-decoders."""
 
 NAMES = {"transformers.js": transformers_js.NAME, "genai": genai.NAME}
@@ -71,7 +64,6 @@ def outcomes_of(model_type, clients, root):
 
 
 def error_of(client, folder, expected):
-    """What is wrong with what a client gives; "" if it writes the tokens."""
     try:
         given = run_client(client, job(folder))["result"]
     except (ClientError, TimeoutExpired) as error:
@@ -81,13 +73,11 @@ def error_of(client, folder, expected):
 
 
 def job(folder):
-    """A job of either client: tokens in, tokens out."""
     options = {"max_new_tokens": COUNT, "do_sample": False}
     return {"folder": str(folder), "ids": IDS, "count": COUNT, "options": options}
 
 
 def written_tokens(reference):
-    """The tokens that PyTorch adds, the likeliest each time: also at the end, where some types force one."""
     import torch
 
     reference.model.generation_config.forced_eos_token_id = None
@@ -98,7 +88,6 @@ def written_tokens(reference):
 
 
 def until_end(tokens, folder):
-    """Tokens before the first that ends a text: clients differ in whether they give it."""
     file = folder / "generation_config.json"
     end = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
     ends = end if isinstance(end, list) else [end]
@@ -112,7 +101,6 @@ def knows(client, model_type):
 
 @cache
 def known_types():
-    """The decoder types that transformers.js knows, read from its table."""
     packages = installed_folder("transformers.js")
     source = (packages / "node_modules/@huggingface/transformers/src/models/registry.js").read_text()
     table = source.partition("export const MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = ")[2].partition("\n]);")[0]

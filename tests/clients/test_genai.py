@@ -1,5 +1,3 @@
-"""onnxruntime-genai writes PyTorch's text from folders as written."""
-
 import json
 
 import numpy as np
@@ -88,7 +86,6 @@ def heard_tokens(model, features):
 
 
 def written_text(reference, prompt):
-    """The text that PyTorch adds to a text, or answers to messages."""
     tokenizer = reference.tokenizer
     text = prompt.get("text") or tokenizer.apply_chat_template(CHAT, add_generation_prompt=True, tokenize=False)
     ids = tokenizer(text, return_tensors="pt")["input_ids"]

@@ -47,14 +47,12 @@ def case_of(model_type):
 
 
 def job(model, prompt):
-    """The job of transformers.js: tensors in, tokens out."""
     classes = CLASSES.get(TASKS[model.model.config.model_type], SIGHT_CLASSES)
     feeds = {name: tensor(array) for name, array in client_arguments(model, prompt).items()}
     return {"folder": str(model.folder), "classes": classes, "options": WRITING, "feeds": feeds}
 
 
 def remarks(folder, client):
-    """What the plan of an export says against a client."""
     return [line for line in json.loads((folder / "report.json").read_text())["remarks"] if line.startswith(client)]
 
 

@@ -1,7 +1,4 @@
-"""Every decoder type in ORTModel: it writes PyTorch's tokens, or the plan says why not and Optimum's folder fails, too.
-
-`python -m pytest -m clients_sweep --record --left tests/clients/test_ort_models.py` goes on where it stopped.
-"""
+"""Every decoder type in ORTModel: it writes PyTorch's tokens, or the plan says why not and Optimum's fails, too."""
 
 import json
 import shutil

@@ -1,7 +1,4 @@
-"""Every pair of a model type and a task beyond decoders in transformers.js: tiny models, what PyTorch gives.
-
-`python -m pytest -m clients_sweep --record --left tests/clients/test_pairs.py` goes on where it stopped.
-"""
+"""Every pair of a model type and a task beyond decoders in transformers.js: tiny models, what PyTorch gives."""
 
 import json
 import shutil
@@ -50,7 +47,6 @@ def test_a_pair_gives_what_pytorch_gives(pair, program, tmp_path, request):
 
 
 def kind_of(pair):
-    """The kind of a pair in the results."""
     return client_results.PAIRS + pair.kind
 
 
@@ -74,7 +70,6 @@ def line_of(pair, program, root):
 
 
 def quiet_model(pair):
-    """The tiny model of a pair, without noise in what it says."""
     model = tiny_model(pair.model_type, pair.task).eval()
     for name, value in QUIET.get(pair.model_type, {}).items():
         setattr(model.config, name, value)
@@ -118,7 +113,6 @@ def compared(pair, model, folder, program):
 
 
 def planned(model, task):
-    """The plan of an export."""
     return onnxfn.plan(onnxfn.spec_for(model, task), model.config)
 
 
@@ -135,7 +129,6 @@ def last(given, count):
 
 
 def array(given):
-    """A tensor as the client gives it. Nothing stands for what JSON has no number for."""
     numbers = np.asarray(given.float()).flatten().tolist()
     return {"dims": list(given.shape), "data": [each if np.isfinite(each) else None for each in numbers]}
 

@@ -43,13 +43,8 @@ def ort_model_job(dtype: str) -> dict[str, Any]:
     """A job of ORTModel, which loads `onnx/model.onnx` unless a caller names a file."""
     named = {"subfolder": "onnx", "file_name": f"model{dtype_suffix(DTYPES[dtype])}.onnx"}
     load = {} if dtype == "fp32" else {"load": named}
-    return {
-        "function": "text",
-        "class": "ORTModelForCausalLM",
-        "text": TEXTS[0],
-        "options": {"max_new_tokens": COUNT},
-        **load,
-    }
+    options = {"options": {"max_new_tokens": COUNT}, **load}
+    return {"function": "text", "class": "ORTModelForCausalLM", "text": TEXTS[0], **options}
 
 
 JOBS: Mapping[str, Callable[[str], dict[str, Any]]] = MappingProxyType(
@@ -78,7 +73,6 @@ def test_genai_writes_the_text_of_a_folder_in_4_bits(exports, note):
 
 
 def new_text(result):
-    """The text that a client adds; transformers.js gives the whole text."""
     return result if isinstance(result, str) else result[0]["generated_text"].removeprefix(TEXTS[0])
 
 

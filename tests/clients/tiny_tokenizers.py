@@ -27,7 +27,6 @@ WriteTokenizer = Callable[[Path], None]
 
 
 def write_wordpiece(folder: Path) -> None:
-    """Writes the tokenizer of a BERT, as transformers writes it: letters and some words."""
     from transformers import AutoTokenizer
 
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -60,7 +59,6 @@ def write_pieces(
 
 
 def write_whisper(folder: Path) -> None:
-    """Writes a tokenizer with the special tokens of Whisper."""
     ends = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), ENDS)
     write_pieces(folder, last=WHISPER, **ends)
     file = folder / "tokenizer_config.json"
@@ -93,7 +91,6 @@ TOKENIZERS: Mapping[str, WriteTokenizer] = MappingProxyType(
 
 
 def _pieces(special: list[str], ending: str) -> Any:
-    """A tokenizer of pieces of words, trained on a text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))

@@ -20,7 +20,6 @@ STEPS, RATE = 400, 3e-3
 
 
 def quarter_masks() -> torch.Tensor:
-    """The masks of the quarters of an image, `[4, MASK, MASK]`, row by row."""
     masks, half = torch.zeros(4, MASK, MASK), MASK // 2
     for mask, (row, column) in zip(masks, product((0, half), (0, half)), strict=True):
         mask[row : row + half, column : column + half] = 1

@@ -37,9 +37,7 @@ class Correction:
     def fits(self, model_type: str, preset: str | None = None, task: str | None = None) -> bool:
         """Whether the row is true of a model type, and of a preset and a task where they are given."""
         cells = ((self.presets, preset), (self.tasks, task))
-        return model_type in self.model_types and all(
-            value is None or not cell or value in cell for cell, value in cells
-        )
+        return model_type in self.model_types and all(own is None or not cell or own in cell for cell, own in cells)
 
 
 def _row(cells: list[str]) -> Correction:

@@ -1,5 +1,3 @@
-"""What several tests of exports share."""
-
 import tempfile
 
 import pytest
@@ -13,7 +11,6 @@ def t5():
 
 @pytest.fixture
 def temporary_files(tmp_path, monkeypatch):
-    """The folder where this test has its temporary files."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

@@ -63,7 +63,6 @@ def exported(base, adapters, tmp_path_factory):
 
 
 def feeds(session, length):
-    """A prompt of two rows, and an empty cache."""
     ids = np.arange(2 * length).reshape(2, length) % 20
     known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": np.tile(np.arange(length), (2, 1))}
     caches = {each.name: each.shape for each in session.get_inputs() if each.name not in known}

@@ -1,5 +1,3 @@
-"""An export with a LoRA adapter has the weights that PEFT's own merge makes of the model."""
-
 import threading
 from pathlib import Path
 
@@ -45,9 +43,7 @@ def test_merged_weights_are_those_that_peft_stored(name):
     stored = load_file(peft_adapters.FOLDER / name / peft_adapters.EXPECTED)
     assert len(stored) > 1 or name == "conv2d"
     assert_merged(adapted(name, base), parameters(base) | stored)
-    assert all(
-        id(tensor) == before[key][0] and tensor.equal(before[key][1]) for key, tensor in parameters(base).items()
-    )
+    assert all(id(own) == before[key][0] and own.equal(before[key][1]) for key, own in parameters(base).items())
 
 
 @pytest.mark.parametrize("name", peft_adapters.CASES)
@@ -128,7 +124,6 @@ def test_a_prefix_of_the_head_is_added_or_left_out():
 
 
 def replaced(name, layer, *sizes, **options):
-    """A base model with another linear layer."""
     model = peft_adapters.base_model(name)
     model.set_submodule(layer, torch.nn.Linear(*sizes, **options))
     return model

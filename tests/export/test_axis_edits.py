@@ -1,5 +1,3 @@
-"""Exports whose axes have other names, and ranges."""
-
 import numpy as np
 import onnx
 import onnxruntime

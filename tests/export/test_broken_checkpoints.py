@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
-    """The folders of checkpoints that are whole, by name."""
     folder = tmp_path_factory.mktemp("bases")
     bert = tiny.model("bert", "AutoModelForMaskedLM")
     bert.save_pretrained(folder / "bert")

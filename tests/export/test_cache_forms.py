@@ -32,7 +32,6 @@ def exported(model_type, folder, edit=lambda spec: spec):
 
 
 def operators(folder):
-    """The operators of a file."""
     return [node.op_type for node in onnx.load(folder / "out" / "model.onnx", load_external_data=False).graph.node]
 
 
@@ -50,15 +49,13 @@ def test_a_shared_buffer_gives_the_tokens_of_pytorch(model_type, tmp_path):
     """Texts padded on the left; past and present are the same memory, which begins with garbage."""
     result, model = exported(model_type, tmp_path)
     model.generation_config.eos_token_id = None
-    expected = model.generate(
-        torch.tensor(PADDED), attention_mask=torch.tensor(MASK), do_sample=False, max_new_tokens=12
-    )
+    mask = torch.tensor(MASK)
+    expected = model.generate(torch.tensor(PADDED), attention_mask=mask, do_sample=False, max_new_tokens=12)
     given = shared_tokens(result.plan.parts[0], tmp_path / "out" / "model.onnx", 12)
     assert given.tolist() == expected[:, PADDED.shape[1] :].tolist()
 
 
 def shared_tokens(part, file, count):
-    """The tokens that a file adds, with one buffer for the past and the present of each layer."""
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     buffers = {each: onnxruntime.OrtValue.ortvalue_from_numpy(garbage(part, each.input)) for each in part.spec.feedback}
     ids, mask, written = PADDED, MASK, []
@@ -81,7 +78,6 @@ def shared_tokens(part, file, count):
 
 
 def garbage(part, name):
-    """Keys or values of two texts, more than any will have."""
     _, heads, _, width = (axis.symbol for axis in part.spec.inputs[name].axes.axes)
     return np.full((2, int(heads), MAX_LENGTH, int(width)), 7e3, np.float32)
 
@@ -169,7 +165,6 @@ LATENT = ("axk1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "yo
 
 
 def cache_sizes(spec, model_type):
-    """The heads and the width of each tensor of the cache that a graph takes."""
     part = plan(spec, tiny.config(model_type)).parts[0].spec
     caches = [tensor for tensor in part.inputs if tensor.name.startswith("past_key")]
     axes = {tensor.name: graph_axes(part, tensor).axes for tensor in caches}

@@ -1,5 +1,3 @@
-"""Variants whose codes are chosen with real inputs: `q4c`."""
-
 from pathlib import Path
 
 import onnx
@@ -39,9 +37,8 @@ def test_codes_are_within_reach_of_the_weights_and_not_the_nearest(exported, wid
 def test_a_text_of_the_caller_chooses_other_codes(exported, wide_llama, characters, tmp_path):
     (tmp_path / "text").write_text("one two three four " * 200)
     spec = onnxfn.quantize(SPEC, calibrated=True)
-    other = onnxfn.export(
-        spec, wide_llama, tmp_path / "out", preprocessor=characters, calibration=tmp_path / "text", check=False
-    )
+    options = {"preprocessor": characters, "calibration": tmp_path / "text", "check": False}
+    other = onnxfn.export(spec, wide_llama, tmp_path / "out", **options)
     sizes = {file.rpartition("/")[2]: open(file, "rb").read() for file in (*exported.files, *other.files)}
     assert len(sizes["model.onnx"]) == pytest.approx(len(sizes["model_q4c.onnx"]), rel=0.01)
     assert sizes["model.onnx"] != sizes["model_q4c.onnx"]
@@ -57,9 +54,8 @@ def test_calibration_needs_a_tokenizer_and_a_text(wide_llama, characters, tmp_pa
 def test_a_text_gives_activations_their_scales(characters, tmp_path):
     spec, model = tiny.spec_and_model("bert", "fill-mask", vocab_size=100)
     floors = onnxfn.Floors(agreement=0.5, kl=1.0)
-    exported = onnxfn.export(
-        spec, model, tmp_path / "out", preprocessor=characters, dtypes=["int8-static"], floors=floors
-    )
+    options = {"preprocessor": characters, "dtypes": ["int8-static"], "floors": floors}
+    exported = onnxfn.export(spec, model, tmp_path / "out", **options)
     operators = [node.op_type for node in onnx.load(tmp_path / "out" / "model_int8_static.onnx").graph.node]
     assert operators.count("DequantizeLinear") - operators.count("QuantizeLinear") == len(
         [name for name, weight in model.named_parameters() if weight.ndim == 2 and "embeddings" not in name]

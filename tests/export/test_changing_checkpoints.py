@@ -55,9 +55,8 @@ def test_a_configuration_that_changes_while_the_model_is_loaded_ends_the_export(
         return model, info
 
     monkeypatch.setattr(AutoModel, "from_pretrained", from_pretrained)
-    assert refusal(LoadFailed, export_request, request_of_bert) == (
-        f"{file} changed while the checkpoint was loaded; export it again"
-    )
+    message = f"{file} changed while the checkpoint was loaded; export it again"
+    assert refusal(LoadFailed, export_request, request_of_bert) == message
     assert not (tmp_path / "out").exists()
 
 

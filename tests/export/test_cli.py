@@ -1,6 +1,5 @@
 """The command line: it prints tables, or an error in one line and exits with code 1."""
 
-import json
 import re
 
 import numpy as np
@@ -83,22 +82,6 @@ def test_a_model_of_several_parts_is_exported_for_the_task_that_is_found(tmp_pat
     assert f"task: {task} (found)" in result.stdout
     assert ("greedy tokens" in result.stdout) == bool(files & {"model.onnx", MERGED})
     assert {path.name for path in (tmp_path / "out" / "onnx").glob("*.onnx")} == files
-
-
-@pytest.mark.parametrize(("layout", "file"), [("optimum", "model.onnx"), ("transformers.js", "onnx/model.onnx")])
-def test_a_layout_says_where_the_onnx_files_lie(checkpoint, tmp_path, layout, file):
-    out = tmp_path / "out"
-    succeed("export", checkpoint, out, "--layout", layout)
-    assert [path.relative_to(out).as_posix() for path in out.rglob("*.onnx")] == [file]
-    assert (out / "config.json").is_file()
-    assert json.loads((out / "report.json").read_text())["options"]["layout"] == layout
-
-
-@pytest.mark.parametrize(("weights", "present"), [("link", {"model.safetensors"}), ("none", set())])
-def test_weights_can_be_linked_or_left_out(checkpoint, tmp_path, weights, present):
-    succeed("export", checkpoint, tmp_path / "out", "--weights", weights)
-    written = {path.name for path in (tmp_path / "out" / "onnx").iterdir()} - {"model.onnx_data"}
-    assert written & {"model.onnx", "model.safetensors"} == {"model.onnx", *present}
 
 
 def test_a_failed_check_is_exit_code_1_and_leaves_no_files(checkpoint, tmp_path):
@@ -184,14 +167,6 @@ assert "torch" not in sys.modules
     assert "demo" in printed("-c", code)
 
 
-def test_flags_add_outputs_and_fix_axes(checkpoint, tmp_path):
-    flags = ("--output", "hidden_states", "--shape", "batch_size=1", "--shape", "sequence_length=12")
-    succeed("export", checkpoint, tmp_path / "out", *flags)
-    session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / "model.onnx")
-    shapes = {output.name: output.shape for output in session.get_outputs()}
-    assert shapes == {"logits": [1, 12, 128], **{f"hidden_states.{layer}": [1, 12, 32] for layer in range(3)}}
-
-
 def test_a_flag_says_the_range_of_an_axis(checkpoint, tmp_path):
     """The check runs at sizes in the range, and the report keeps the range."""
     out = tmp_path / "out"
@@ -254,18 +229,6 @@ def test_debug_prints_the_traceback_of_an_error(words, monkeypatch):
     without = invoke(*words[:-1])
     assert without.exit_code == 1
     assert "Traceback" not in without.stderr
-
-
-def test_inputs_embeds_takes_embeddings_and_a_check_may_be_whole(tmp_path):
-    result = exported_checkpoint(
-        tiny.model("llama", "AutoModelForCausalLM"), tmp_path, "--inputs-embeds", "--check", "whole"
-    )
-    assert "check passed" in result.stdout
-    session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / "model.onnx")
-    names = [port.name for port in session.get_inputs()]
-    assert "inputs_embeds" in names
-    assert "input_ids" not in names
-    assert (tmp_path / "out" / "onnx" / "embed_tokens.onnx").is_file()
 
 
 @pytest.mark.parametrize(("flags", "is_private"), [((), False), (("--private",), True)])

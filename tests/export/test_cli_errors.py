@@ -15,7 +15,6 @@ TRACEBACK_FILE = re.compile(r" \(traceback: (.+)\)$")
 
 
 def lines_for(error, capsys, *, debug=False):
-    """The lines of the error stream, after a command that raised an error."""
     with pytest.raises(typer.Exit) as caught, one_line_errors(debug=debug):
         raise error
     assert caught.value.exit_code == 1

@@ -45,14 +45,12 @@ OPTIONS = [(flag,) for flag in FLAGS] + [*VALUES.items()]
 
 @pytest.fixture
 def requests(monkeypatch):
-    """What the command would export."""
     found = []
     monkeypatch.setattr(cli_export, "run", lambda request, _, dry_run: found.append((request, dry_run)))
     return found
 
 
 def run(*words):
-    """The result of the command `export`, and its message in one line without the frame."""
     result = CliRunner().invoke(app, ["export", *words])
     return result, " ".join(re.sub("[│╭╮╰╯─]", " ", result.stderr).split())
 

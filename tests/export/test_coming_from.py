@@ -29,20 +29,17 @@ NO_CODE = ("threshold", "path", "pt", "-with-past")
 
 
 def codes(text):
-    """The expressions of Python in a text."""
     words = (word for word in re.findall(r"`([^`]+)`", text) if word not in NO_CODE)
     return [word for word in words if not word.startswith(("onnxfn export", "transformers."))]
 
 
 def calls(code):
-    """The calls of functions in an expression: (the function's name, its keywords)."""
     tree = ast.parse(code.replace("...", "0"), mode="eval")
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     return [(node.func.id, [keyword.arg for keyword in node.keywords]) for node in nodes]
 
 
 def takes(function, keyword):
-    """Whether a function has a parameter of this name, or takes any keyword."""
     parameters = inspect.signature(function).parameters
     return keyword in parameters or any(known.kind is known.VAR_KEYWORD for known in parameters.values())
 

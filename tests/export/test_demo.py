@@ -1,5 +1,3 @@
-"""The real weights of all-MiniLM-L6-v2: the demo, and files in 16 and 8 bits."""
-
 import re
 
 import pytest

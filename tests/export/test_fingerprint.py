@@ -1,5 +1,3 @@
-"""The fingerprint of a model and of a checkpoint."""
-
 import json
 import shutil
 

@@ -1,5 +1,3 @@
-"""Programs that generate: modules with a cache, and calls with other tensors than before."""
-
 import numpy as np
 import pytest
 import shrunk
@@ -71,8 +69,6 @@ def test_a_cache_that_forgets_tokens_is_refused_by_name():
 
 
 class Shifted(nn.Module):
-    """Sums of tensors, the second of which may be missing."""
-
     def forward(self, first, second=None):
         return first * 2 if second is None else (first - second, second)
 

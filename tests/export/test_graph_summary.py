@@ -1,5 +1,3 @@
-"""`onnxfn inspect FILE.onnx`: what a file has, against what onnx reads in it."""
-
 import json
 from collections import Counter
 from math import prod
@@ -37,9 +35,7 @@ def test_the_summary_counts_what_onnx_reads(llama, name):
         f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in proto.graph.node
     }
     assert sum(facts["tensors"] for facts in summary["weights"].values()) == len(tensors)
-    assert sum(facts["bytes"] for facts in summary["weights"].values()) == sum(
-        len(tensor.raw_data) for tensor in tensors
-    )
+    assert sum(facts["bytes"] for facts in summary["weights"].values()) == sum(len(each.raw_data) for each in tensors)
     elements = Counter()
     for tensor in tensors:
         elements[TensorProto.DataType.Name(tensor.data_type)] += prod(tensor.dims)

@@ -1,8 +1,4 @@
-"""Files that are changed at random: every call is right or refuses in one line, in time, and stays in its folders.
-
-python -m pytest tests/export/test_hostile_files.py -m sweep            # 2,000 changes
-python -m pytest tests/export/test_hostile_files.py -m sweep --record   # and writes tests/sweeps/hostile_files.json
-"""
+"""Files that are changed at random: every call is right or refuses in one line, in time, and stays in its folders."""
 
 import json
 from collections import Counter

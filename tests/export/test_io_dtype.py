@@ -1,5 +1,3 @@
-"""Files whose inputs and outputs have another float type than their weights."""
-
 import numpy as np
 import pytest
 import tiny

@@ -101,11 +101,9 @@ def test_the_images_that_forward_hands_on_to_an_encoder_are_named():
 
 
 def planned(model_type, name, task=None):
-    """The plan of a tiny model of this class, as `export` makes it."""
     model = shrunk.model(model_type, name)
-    return plan_for_destination(
-        spec_for(model, task), model, None, Destination(Path("out")), LAYOUTS["optimum"], decoders="merged"
-    )
+    layout = LAYOUTS["optimum"]
+    return plan_for_destination(spec_for(model, task), model, None, Destination(Path("o")), layout, decoders="merged")
 
 
 def assert_every_modality_is_named(model_type, name, task=None):
@@ -194,10 +192,8 @@ def test_the_command_line_prints_what_is_left_out_and_takes_it(tmp_path):
     second = succeed(*words, tmp_path / "second", "--with-input", "attention_mask")
     assert "is left out" not in second.stdout
     report = json.loads((tmp_path / "second" / "report.json").read_text())
-    assert [port["name"] for port in report["graphs"]["onnx/model.onnx"]["inputs"]] == [
-        "input_values",
-        "attention_mask",
-    ]
+    ports = report["graphs"]["onnx/model.onnx"]["inputs"]
+    assert [port["name"] for port in ports] == ["input_values", "attention_mask"]
     refused = invoke(*words, tmp_path / "third", "--with-input", "pixel_mask")
     assert "cannot add 'pixel_mask' to wav2vec2" in refused.stderr
 

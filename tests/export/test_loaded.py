@@ -1,5 +1,3 @@
-"""Results in memory: called, opened, read as protos, saved; folders that results own; `load`."""
-
 import gc
 import io
 import pickle
@@ -13,7 +11,7 @@ from exported_folders import content
 from refusals import refusal
 
 import onnxfn
-from onnxfn import CheckFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
+from onnxfn import InvalidSpec, ModelNotFound, OutputExists, UnknownName
 
 BERT = onnxfn.spec_for("bert", "fill-mask")
 T5 = onnxfn.spec_for("t5", "text2text-generation")
@@ -170,8 +168,3 @@ def test_a_file_object_for_external_data_is_refused(bert, temporary_files):
     assert [*temporary_files.iterdir()] == []
     onnxfn.export(BERT, bert, opened, write=onnxfn.WriteOptions(external_data_threshold=2 * size), check=False)
     assert opened.getvalue()
-
-
-def test_a_failed_export_without_a_path_leaves_no_folder(bert, temporary_files):
-    refusal(CheckFailed, onnxfn.export, onnxfn.with_tolerance(BERT, atol=0.0, rtol=0.0), bert)
-    assert [*temporary_files.iterdir()] == []

@@ -63,15 +63,13 @@ def test_a_name_that_is_no_folder_and_not_on_the_hub_raises_an_error(monkeypatch
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert refusal(ModelNotFound, checkpoint_folder, "no-one/nothing").startswith(
-        "no folder and no model on the hub has the name"
-    )
+    message = refusal(ModelNotFound, checkpoint_folder, "no-one/nothing")
+    assert message.startswith("no folder and no model on the hub has the name")
 
 
 def test_a_file_is_not_the_folder_of_a_checkpoint(folder):
-    assert refusal(ModelNotFound, checkpoint_folder, str(folder / "vocab.txt")).endswith(
-        "is not the folder of a checkpoint"
-    )
+    message = refusal(ModelNotFound, checkpoint_folder, str(folder / "vocab.txt"))
+    assert message.endswith("is not the folder of a checkpoint")
 
 
 def test_no_configuration_is_written_for_a_module_without_one(tmp_path):

@@ -1,5 +1,3 @@
-"""Which spec belongs to a model and a task."""
-
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +25,6 @@ BASE, LLAMA = model("BertModel"), model("LlamaForCausalLM", "llama")
 
 
 def module_without_config(name):
-    """A stand-in for a module of a user: it has `forward` and no configuration."""
     return type(name, (), {"forward": None})()
 
 
@@ -66,10 +63,6 @@ def test_a_task_of_the_class_that_the_row_does_not_have_is_that_of_the_family():
 def test_a_task_of_the_class_that_neither_the_row_nor_transformers_has_is_not_chosen():
     rows = {"mine": compose(only_tasks(BERT, "fill-mask"), ExportSpec(name="mine"))}
     assert spec_for(model("MineForQuestionAnswering", "mine"), architectures=rows) == rows["mine"]
-
-
-def test_a_row_can_be_added_to_the_table():
-    assert spec_for("mine", architectures=ARCHITECTURES | {"mine": TEXTS}) == TEXTS
 
 
 @pytest.mark.parametrize("find", [spec_for, tasks_for])

@@ -23,8 +23,6 @@ NO_MEMORY = (
 
 
 class Watched(torch.nn.Module):
-    """A linear layer that calls a function with its output."""
-
     def __init__(self, watch):
         super().__init__()
         self.linear, self.watch = torch.nn.Linear(4, 2), watch

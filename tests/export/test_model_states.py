@@ -7,7 +7,7 @@ import tiny
 import torch
 
 import onnxfn
-from onnxfn.models.model_state import copied, with_plain_tensors
+from onnxfn.models.model_state import with_plain_tensors
 
 TASK = "feature-extraction"
 
@@ -17,7 +17,6 @@ def bert():
 
 
 def changed(change):
-    """A model after a change in place."""
     model = bert()
     change(model)
     return model
@@ -246,10 +245,3 @@ def test_a_model_on_another_device_is_copied_to_the_cpu(device):
 def test_a_plain_model_is_not_copied():
     model = bert()
     assert with_plain_tensors(model) is model
-
-
-def test_a_copy_has_the_tensors_that_a_function_returns():
-    model = torch.nn.Linear(3, 2)
-    duplicate = copied(model, lambda tensor: torch.nn.Parameter(2 * tensor.detach()))
-    assert torch.equal(duplicate.weight, 2 * model.weight)
-    assert duplicate.weight is not model.weight

@@ -74,7 +74,6 @@ def test_a_file_says_in_values_what_the_command_line_says_in_texts(name, texts, 
 
 
 def requests_for(library):
-    """Requests of all options that models of a library can have."""
     names = [name for name in JOB_KEYS if library in OPTIONS[name].libraries and name not in ("library", "no_check")]
     options = st.fixed_dictionaries({}, optional={name: st.just(WRITTEN.get(name, True)) for name in names})
     return options.map(lambda values: request_of("org/model", "an out", {**values, "library": library}))

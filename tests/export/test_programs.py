@@ -15,8 +15,6 @@ from onnxfn.export.run.program_check import _distance, check_program
 
 
 class Encoder(nn.Module):
-    """States of tokens, and how many frames each lasts."""
-
     def __init__(self):
         super().__init__()
         self.table, self.lengths = nn.Embedding(40, 8), nn.Linear(8, 1)
@@ -27,8 +25,6 @@ class Encoder(nn.Module):
 
 
 class Vocoder(nn.Module):
-    """A sound from frames, by a method that is not `forward`."""
-
     def __init__(self):
         super().__init__()
         self.up = nn.ConvTranspose1d(8, 1, 16, stride=8)
@@ -38,8 +34,6 @@ class Vocoder(nn.Module):
 
 
 class Speech:
-    """Text to speech: three modules, and Python between them."""
-
     def __init__(self):
         torch.manual_seed(0)
         self.components = {"encoder": Encoder(), "decoder": nn.GRU(8, 8, batch_first=True), "vocoder": Vocoder()}
@@ -69,8 +63,6 @@ class Detector(nn.Module):
 
 
 class Ranker:
-    """Two encoders of text, and their similarity."""
-
     def __init__(self):
         torch.manual_seed(0)
         self.modules = {"query": Encoder().eval(), "document": Encoder().eval()}
@@ -173,10 +165,8 @@ def test_the_modules_of_a_script_are_exported_as_it_calls_them(tmp_path):
     words = ["watch", tmp_path / "ranker.py", tmp_path / "out", "--modules", "query=modules['query']"]
     assert "query/model.onnx" in succeed(*words, "--run", "scores(2)", "--run", "scores(3)").stdout
     assert onnxfn.load(tmp_path / "out" / "query").inputs == {"input": {0: "batch_size"}}
-    assert (
-        "--run score(2): name 'score' is not defined; names"
-        in invoke(*words, "--run", "score(2)", "--overwrite").stderr
-    )
+    message = invoke(*words, "--run", "score(2)", "--overwrite").stderr
+    assert "--run score(2): name 'score' is not defined; names" in message
     words[4] = "query=modules"
     assert "is of the type dict, and not an nn.Module" in invoke(*words, "--run", "scores(2)", "--overwrite").stderr
 
@@ -235,8 +225,6 @@ def test_other_constants_and_other_arguments_are_refused(tmp_path):
 
 
 class Asks:
-    """A pipeline with an argument that is its own."""
-
     def __init__(self):
         self.components = {"layer": nn.Linear(2, 2)}
 
@@ -262,8 +250,6 @@ def test_what_is_no_program_is_refused_by_name(tmp_path):
 
 
 class Table(nn.Module):
-    """Keeps the positions of the longest text that it has read."""
-
     def __init__(self):
         super().__init__()
         self.positions = torch.zeros(4)
@@ -285,8 +271,6 @@ def test_a_module_keeps_nothing_of_a_call_without_values(tmp_path):
 
 
 class Large(nn.Module):
-    """Numbers between that float16 does not have."""
-
     def forward(self, states):
         return states * 3e5 / 3e5
 
@@ -357,8 +341,6 @@ def test_the_distance_of_complex_numbers_counts_both_their_parts():
 
 
 class Marker(nn.Module):
-    """Marks pictures, which are arrays of numpy."""
-
     def mark(self, pictures):
         return pictures + 1
 

@@ -84,7 +84,6 @@ def test_the_command_line_dequantizes_checks_and_reports(tmp_path):
 
 
 def gpt_oss(folder):
-    """A tiny gpt-oss with MXFP4 experts; returns its float weights."""
     model = tiny.model("gpt_oss", "AutoModelForCausalLM", hidden_size=64, intermediate_size=32)
     model = model.bfloat16()
     model.save_pretrained(folder)

@@ -62,9 +62,8 @@ def test_products_of_a_float16_graph_read_scales_of_float16(wide_llama, tmp_path
 
 def test_products_at_level_4_are_right_without_optimizations(wide_llama, tmp_path):
     """Without them the Cast of scales in float16 is not computed before the kernel packs the codes."""
-    exported = onnxfn.export(
-        onnxfn.spec_for(wide_llama, TASK), wide_llama, tmp_path / "out", dtypes=("q8",), check=False
-    )
+    spec = onnxfn.spec_for(wide_llama, TASK)
+    exported = onnxfn.export(spec, wide_llama, tmp_path / "out", dtypes=("q8",), check=False)
     feeds = dummies(exported.plan.parts[0].spec, {})
     logits = []
     for level in (ort.GraphOptimizationLevel.ORT_ENABLE_ALL, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):

@@ -147,12 +147,8 @@ def test_onnx_files_of_onnxfn_in_the_folders_of_all_layouts_are_stale(tmp_path):
     write(tmp_path / "decoder_model.onnx", "decoder_model.onnx_data")
     write(tmp_path / "onnx" / "model.onnx", "model.data")
     write(tmp_path / "model.onnx")
-    assert stale(tmp_path, "model.onnx") == [
-        "decoder_model.onnx",
-        "decoder_model.onnx_data",
-        "onnx/model.onnx",
-        "onnx/model.data",
-    ]
+    old = ["decoder_model.onnx", "decoder_model.onnx_data", "onnx/model.onnx", "onnx/model.data"]
+    assert stale(tmp_path, "model.onnx") == old
 
 
 def test_external_data_of_a_replaced_file_is_stale_whoever_wrote_the_file(tmp_path):

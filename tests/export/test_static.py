@@ -29,8 +29,6 @@ def convolution(inputs, outputs, kernel=1, **options):
 
 
 class Net(nn.Module):
-    """An inverted residual of MobileNetV2, a bottleneck as in ResNet, and a layer of a ViT on what these return."""
-
     def __init__(self):
         super().__init__()
         self.stem = convolution(3, 8, 3, stride=2)
@@ -221,8 +219,6 @@ def test_norms_that_nothing_else_reads_are_folded(net):
 
 
 class ReadTwice(nn.Module):
-    """The residual reads what the convolution returns, before the norm."""
-
     def __init__(self):
         super().__init__()
         self.convolution, self.norm = nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)

@@ -33,7 +33,6 @@ class HeardError(Exception):
 
 
 def state(model):
-    """What an export must leave as it was."""
     attributes = [sorted(map(str, vars(module))) for module in model.modules()]
     hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()]
     modes = [module.training for module in model.modules()]
@@ -201,7 +200,6 @@ def meanwhile(work):
 
 
 def exports_to(path):
-    """An export that holds when it has traced its model."""
     return lambda hold: onnxfn.export(
         BERT,
         tiny.model("bert", "AutoModelForMaskedLM"),

@@ -89,9 +89,8 @@ def test_a_spec_is_derived_in_float32_from_weights_of_16_bits(dtype):
 def test_a_checkpoint_without_a_row_is_loaded_as_stored(tmp_path, monkeypatch):
     every_part.tiny_model("llava", SEES).bfloat16().save_pretrained(tmp_path / "checkpoint")
     loaded = []
-    monkeypatch.setattr(
-        requests, "load_model", lambda *words, **named: loaded.append(load_model(*words, **named)) or loaded[-1]
-    )
+    loads = lambda *words, **named: loaded.append(load_model(*words, **named)) or loaded[-1]  # noqa: E731
+    monkeypatch.setattr(requests, "load_model", loads)
     job = onnxfn.ExportRequest(tmp_path / "checkpoint", tmp_path / "out", edits={"task": SEES}, check="none")
     export_request(job)
     assert [str(each.dtype) for each in loaded] == ["torch.bfloat16"]

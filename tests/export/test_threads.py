@@ -19,7 +19,6 @@ STREAM_ATTRIBUTES = ("encoding", "errors", "closed", "newlines", "line_buffering
 
 
 def llama(scale=1.0):
-    """A llama of 8 layers, of which an export traces 4."""
     model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=8, attention_dropout=0.5)
     model.model.embed_tokens.weight.data *= scale
     return model
@@ -53,7 +52,6 @@ def repeated_while(export, *calls):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The files of an export during which no other thread runs."""
     folder = tmp_path_factory.mktemp("alone") / "out"
     onnxfn.export(SPEC, llama(), folder)
     return content(folder)

@@ -1,5 +1,3 @@
-"""report.json, and the verification of a folder by it."""
-
 import hashlib
 import json
 import os
@@ -38,7 +36,6 @@ def exported(t5, tmp_path_factory):
 
 @pytest.fixture
 def folder(exported, tmp_path):
-    """A copy of the export, to be changed."""
     return Path(shutil.copytree(exported, tmp_path / "copy"))
 
 
@@ -134,7 +131,6 @@ def test_linked_weights_are_verified_and_weights_that_were_not_written_are_not_m
 
 
 def test_the_parts_of_a_pipeline_are_verified_together(folder, exported, tmp_path):
-    """As diffusers lays out a pipeline: a folder for each part."""
     shutil.copytree(exported, tmp_path / "pipeline" / "one")
     shutil.copytree(exported, tmp_path / "pipeline" / "two")
     assert onnxfn.verify(tmp_path / "pipeline").files == 2 * onnxfn.verify(exported).files
@@ -156,8 +152,6 @@ def reserialize(folder, name):
 
 
 def reported(change):
-    """From a folder to the same with a change of its report."""
-
     def change_report(folder):
         content = json.loads((folder / report_file.REPORT_FILE).read_text())
         change(content)
@@ -264,17 +258,9 @@ def test_the_report_of_an_earlier_export_is_replaced(bert, folder):
     assert list(report_file.read_report(folder / report_file.REPORT_FILE).graphs) == ["model.onnx"]
 
 
-def test_an_export_to_a_file_writes_no_report(bert, tmp_path):
-    exported = onnxfn.export(onnxfn.spec_for(bert), bert, tmp_path / "model.onnx", check=False)
-    assert [Path(file).name for file in exported.files] == ["model.onnx"] == os.listdir(tmp_path)
-
-
 def test_the_facts_of_a_graph_do_not_need_its_weights(folder):
     before = report_file.graph_facts(folder / ENCODER)
     (folder / DATA).unlink()
     assert report_file.graph_facts(folder / ENCODER) == before
-    assert before["inputs"][0] == {
-        "name": "input_ids",
-        "dtype": "int64",
-        "shape": ["batch_size", "encoder_sequence_length"],
-    }
+    port = {"name": "input_ids", "dtype": "int64", "shape": ["batch_size", "encoder_sequence_length"]}
+    assert before["inputs"][0] == port

@@ -1,5 +1,3 @@
-"""The bytes of the weights of each file, before a weight is read."""
-
 import os
 from pathlib import Path
 
@@ -137,7 +135,6 @@ def test_a_part_that_calls_a_method_of_the_model_has_the_size_of_its_own_weights
 
 
 def shared():
-    """A model that has a layer at two paths."""
     layer = torch.nn.Linear(4, 4)
     return torch.nn.Sequential(layer, torch.nn.ReLU(), torch.nn.Sequential(layer))
 

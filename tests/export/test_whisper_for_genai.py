@@ -43,11 +43,8 @@ def test_the_two_files_write_the_tokens_of_pytorch(exported):
     sound = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     states = outputs_of(encoder, {"audio_features": sound})
     cross = {name.replace("present", "past"): array for name, array in states.items() if "cross" in name}
-    own = {
-        port.name: np.zeros([1, port.shape[1], 0, port.shape[3]], np.float32)
-        for port in decoder.get_inputs()
-        if "self" in port.name
-    }
+    past = [port for port in decoder.get_inputs() if "self" in port.name]
+    own = {port.name: np.zeros([1, port.shape[1], 0, port.shape[3]], np.float32) for port in past}
     written, new = list(PROMPT), list(PROMPT)
     for _ in range(COUNT):
         outputs = outputs_of(decoder, {"input_ids": np.array([new], np.int32), **cross, **own})

@@ -226,8 +226,6 @@ def test_a_dynamic_axis_of_size_1_in_the_sample_is_traced_at_2(bert, tmp_path):
 
 
 class Refuses(torch.nn.Module):
-    """Raises an error whatever its inputs are."""
-
     def __init__(self, model, error):
         super().__init__()
         self.config, self.error, self.weight = model.config, error, torch.nn.Parameter(torch.zeros(1))

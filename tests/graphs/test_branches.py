@@ -12,7 +12,6 @@ from onnxfn.specs.conditions import Condition, is_true
 
 
 def graph_of(number):
-    """A graph whose output is a number, whatever x is."""
     x = onnx_ir.val("x", shape=("n", "m"), dtype=onnx_ir.DataType.FLOAT)
     constant = onnx_ir.node("Constant", [], {"value_float": number})
     constant.outputs[0].name, constant.outputs[0].dtype, constant.outputs[0].shape = "y", x.dtype, onnx_ir.Shape([])
@@ -53,8 +52,6 @@ def test_a_condition_of_real_numbers_has_no_branches(text):
 
 
 class TwoWays(torch.nn.Module):
-    """Takes another way through its layers for long texts."""
-
     def __init__(self):
         super().__init__()
         self.one, self.two = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)

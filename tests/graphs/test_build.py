@@ -1,8 +1,3 @@
-"""Building the graph of a part: what is public, and what an error of a pass becomes."""
-
-from pathlib import Path
-
-import attrs
 import pytest
 import tiny
 from graph_equality import timed
@@ -52,14 +47,3 @@ def test_an_error_of_a_pass_after_a_trace_of_few_layers_is_followed_by_a_trace_o
     graph = graph_with_slots(model, part, timed, onnxfn.BuildOptions())
     assert graph.traced_layers.startswith("every layer traced: a pass failed on the graph of 'model', at ")
     assert not graph.from_repeats
-
-
-def test_the_cache_folder_may_be_a_string():
-    assert onnxfn.BuildOptions(template_cache="cache").template_cache == Path("cache")
-    assert onnxfn.BuildOptions().template_cache is None
-
-
-def test_every_build_option_is_documented():
-    attributes = onnxfn.BuildOptions.__doc__.partition("Attributes:")[2]
-    for field in attrs.fields(onnxfn.BuildOptions):
-        assert f"\n        {field.name}: " in attributes

@@ -73,12 +73,9 @@ def layers(model, image, strided):
 
 def resized(*images):
     """Images in other sizes, by each kind of interpolation, to a size and by factors."""
-    modes = (
-        {"mode": "bilinear"},
-        {"mode": "bilinear", "align_corners": True},
-        {"mode": "bicubic"},
-        {"mode": "nearest"},
-    )
+    modes = [{"mode": word} for word in ("bilinear", "bicubic", "nearest")] + [
+        {"mode": "bilinear", "align_corners": True}
+    ]
     sizes = ({"size": (9, 14)}, {"scale_factor": 2}, {"scale_factor": (1.5, 0.5)})
     for image in images:
         height, width = image.shape[2:]
@@ -108,10 +105,7 @@ SIZES = ((2, 12, 16, 5), (3, 7, 9, 4), (2, 30, 5, 11), (5, 8, 8, 8))
 
 
 def layouts(inputs, context):
-    """The dtype, the sizes and the strides of each tensor of a trace, at each of `SIZES`.
-
-    The stride of an axis of size 1 means nothing.
-    """
+    """The dtype, the sizes and the strides of each tensor of a trace, at each of `SIZES`."""
     with torch.no_grad(), context:
         program = torch.export.export(Model().eval(), inputs, dynamic_shapes=DYNAMIC_SHAPES, strict=False)
     nodes = [node for node in program.graph.nodes if node.op in ("placeholder", "call_function")]

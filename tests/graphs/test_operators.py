@@ -94,8 +94,6 @@ def test_a_refusal_names_the_module_and_the_line():
 
 
 class Doubtful(nn.Module):
-    """Chooses between two layers by a value."""
-
     def __init__(self):
         super().__init__()
         self.low, self.high = nn.Linear(6, 6), nn.Linear(6, 6)

@@ -1,5 +1,3 @@
-"""Repeated layers are found, and a truncated model has all its layers again afterwards."""
-
 from operator import setitem
 
 import pytest
@@ -159,8 +157,6 @@ def test_a_model_is_truncated_inside_and_restored_also_after_an_error():
 
 
 class Shift(nn.Module):
-    """A layer without parameters that is not its own repetition."""
-
     def forward(self, x):
         return torch.sin(1.1 * x) + 0.3
 

@@ -39,7 +39,6 @@ def stages(result):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A cache folder with one template, and the export that saved it."""
     folder = tmp_path_factory.mktemp("saved")
     result = exported(llama(), folder / "out", folder / "templates")
     shutil.copytree(folder / "templates", folder / "unchanged")

@@ -1,5 +1,3 @@
-"""Broken checkpoints: how each is broken, and a part of the message that says so."""
-
 import json
 import os
 import pickle
@@ -24,13 +22,7 @@ Break = Callable[[Path], Any]
 
 @frozen
 class Broken:
-    """A broken checkpoint.
-
-    Attributes:
-        damage: Breaks a copy of the base.
-        message: A part of the error. "" if it is exported although it is odd.
-        base: The checkpoint that is broken: `bert`, `llama` (in two files with an index), `pickled`.
-    """
+    """Damage of a copy of a checkpoint, a part of the error ("" if it is exported), and the checkpoint."""
 
     damage: Break
     message: str
@@ -57,8 +49,6 @@ def gone(name: str) -> Break:
 
 
 def replaced(name: str, create: Callable[[Path], Any]) -> Break:
-    """Puts something else in the place of a file."""
-
     def replace(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
         create(folder / name)
@@ -71,8 +61,6 @@ def link(name: str, target: str) -> Break:
 
 
 def moved(name: str, target: str) -> Break:
-    """Moves a file to a path that is relative to the folder, and leaves a link to it."""
-
     def move(folder: Path) -> None:
         (folder / target).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).rename(folder / target)
@@ -155,8 +143,6 @@ def renamed_tensors(folder: Path) -> None:
 
 @frozen
 class Hostile:
-    """An object whose pickle creates a file when it is loaded."""
-
     folder: Path
 
     def __reduce__(self) -> Any:

@@ -1,5 +1,3 @@
-"""The command line of onnxfn, called in this process."""
-
 import io
 from pathlib import Path
 from typing import Any
@@ -10,19 +8,15 @@ from onnxfn.export.cli.commands import app
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
     def isatty(self):
         return True
 
 
 def invoke(*words: object, **options: str) -> Result:
-    """The result of a command, whether it succeeds or not."""
     return CliRunner().invoke(app, [str(word) for word in words], **options)
 
 
 def succeed(*words: object) -> Result:
-    """The result of a command that succeeds."""
     result = invoke(*words)
     assert result.exit_code == 0, result.output
     return result
@@ -35,7 +29,6 @@ def exported_checkpoint(model: Any, folder: Path, *words: object) -> Result:
 
 
 def error_of(*words: object) -> str:
-    """The error of a command that fails: one line, and no traceback."""
     result = invoke(*words)
     assert result.exit_code == 1, result.output
     assert "Traceback" not in result.output

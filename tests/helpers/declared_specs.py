@@ -1,7 +1,4 @@
-"""The specs that rows declare, and those of which specs are derived: all that name a patch or a wrapper.
-
-`every_name` has the names of the tensors of a spec.
-"""
+"""The specs that rows declare, and those of which specs are derived: all that name a patch or a wrapper."""
 
 from onnxfn import ARCHITECTURES, ExportSpec
 from onnxfn.architectures.families.feature_inputs import ONE_SIZED_IMAGE, ONE_WAVE
@@ -20,7 +17,6 @@ from onnxfn.specs.stored.serialize import to_plain
 
 
 def with_overlays(spec):
-    """A spec, and the specs of its tasks, cases and behaviors, at any depth."""
     yield spec
     for overlay in (*spec.tasks, *spec.cases, *spec.parts.behaviors):
         yield from with_overlays(overlay.spec)
@@ -37,7 +33,6 @@ def tensors_in(data):
 
 
 def every_name(spec):
-    """The names of a spec's tensors and of those of the specs inside it, each once, sorted."""
     return sorted({name for _, name in tensors_in(to_plain(spec))})
 
 

@@ -45,10 +45,7 @@ SPEAKS = "MODEL_FOR_TEXT_TO_WAVEFORM"
 
 
 def pairs() -> tuple[tuple[str, str], ...]:
-    """The model types and tasks: sight for the first table, hearing for those whose classes hear and write texts.
-
-    Those that do both are tried with both towers too, and those that draw with all their parts.
-    """
+    """The model types and tasks: sight for the first table, hearing for those whose classes hear and write texts."""
     sight = auto_tables()["MODEL_FOR_IMAGE_TEXT_TO_TEXT"].classes
     listed = dict.fromkeys(
         model_type for table in TABLES["audio-text-to-text"] for model_type in auto_tables()[table].classes
@@ -75,7 +72,6 @@ def has_method(model_type: str, method: str) -> bool:
 
 
 def listed_class(model_type: str, task: str) -> str:
-    """The class that transformers lists for a model type and a task."""
     tables = (auto_tables()[table].classes for table in TABLES[task])
     (name,) = next(table[model_type] for table in tables if model_type in table)
     return name

@@ -14,7 +14,6 @@ WEIGHT = np.arange(6, dtype=np.float32)
 
 
 def model(producer: str = "onnxfn", weight: np.ndarray = WEIGHT) -> ModelProto:
-    """A model that returns its weight."""
     value = helper.make_tensor_value_info("y", TensorProto.FLOAT, weight.shape)
     node = helper.make_node("Identity", ["weight"], ["y"])
     graph = helper.make_graph([node], "main", [], [value], [numpy_helper.from_array(weight, "weight")])
@@ -30,7 +29,6 @@ def with_external_data(proto: ModelProto, name: str) -> ModelProto:
 
 
 def write(path: Path, data: str = "", weight: np.ndarray = WEIGHT) -> None:
-    """Writes a model as an export does, and its external data file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     proto = model(weight=weight)
     if data:
@@ -44,12 +42,10 @@ def write(path: Path, data: str = "", weight: np.ndarray = WEIGHT) -> None:
 
 
 def write_other(path: Path, data: str = "", producer: str = "pytorch") -> None:
-    """Writes a model as another program does."""
     path.write_bytes((with_external_data(model(producer), data) if data else model(producer)).SerializeToString())
 
 
 def staged(staging: Path, *names: str) -> list[Path]:
-    """New files with these names."""
     files = [staging / name for name in names]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -73,15 +69,12 @@ def write_set(folder: Path, names: Iterable[str], number: float) -> list[Path]:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """The content of each file in a folder, by its relative path."""
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def paths(folder: Path) -> list[str]:
-    """The relative paths of the files in a folder, sorted."""
     return sorted(content(folder))
 
 
 def names(folder: Path) -> list[str]:
-    """The names of what a folder holds, sorted."""
     return sorted(path.name for path in folder.iterdir())

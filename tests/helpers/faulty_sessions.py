@@ -1,5 +1,3 @@
-"""Sessions of ONNX Runtime with a fault."""
-
 from attrs import frozen
 
 

@@ -23,21 +23,16 @@ SIZES = {
 
 
 def save_berts(folder, number):
-    """Saves so many fine-tunes of one BERT; their folders."""
     return [_saved(BertModel(_seeded(BertConfig(**SIZES), seed)), folder / f"bert-{seed:03}") for seed in range(number)]
 
 
 def save_llamas(folder, number):
-    """Saves so many fine-tunes of one Llama; their folders."""
     config = LlamaConfig(**SIZES, num_key_value_heads=1)
     return [_saved(LlamaForCausalLM(_seeded(config, seed)), folder / f"llama-{seed:03}") for seed in range(number)]
 
 
 def save_bert_of_a_gigabyte(folder):
-    """Saves a BERT of zeros whose weights take 1.2 GB once they are in float32, in a file that takes no disk.
-
-    One table has 16 bits and the rest has 32, so transformers copies all weights into memory.
-    """
+    """Saves a BERT of zeros whose weights take 1.2 GB once they are in float32, in a file that takes no disk."""
     config = BertConfig(**{**SIZES, "hidden_size": 768, "vocab_size": 400_000})
     config.architectures = ["BertModel"]
     config.save_pretrained(folder)
@@ -87,7 +82,6 @@ def job_processes(of_process=None):
 
 
 def server_processes(of_process=None):
-    """The ids of the servers below a process."""
     found = [child for child in _descendants(of_process or os.getpid()) if "batch.server" in _command(child)]
     return [process for process in found if parent_of(process) not in found]
 

@@ -1,5 +1,3 @@
-"""Tiny GGUF files of a Llama."""
-
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Kind

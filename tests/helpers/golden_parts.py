@@ -45,14 +45,11 @@ def planned(model_type: str) -> Row:
 
 
 def golden() -> dict[str, Row]:
-    """The recorded rows."""
     return dict(json.loads(GOLDEN.read_text()))
 
 
 def write() -> None:
     """Writes a row for each model type of `TASKS`; without timm, those of models that need it stay as they are."""
     left = OF_TIMM if find_spec("timm") is None else ()
-    rows = {
-        model_type: golden()[model_type] if model_type in left else planned(model_type) for model_type in sorted(TASKS)
-    }
+    rows = {name: golden()[name] if name in left else planned(name) for name in sorted(TASKS)}
     GOLDEN.write_text(json.dumps(rows, indent=1) + "\n")

@@ -1,5 +1,3 @@
-"""Small edits of an ONNX model in place: constants, edges, outputs. Faults are made of them."""
-
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +14,6 @@ Node = onnx.NodeProto
 
 
 def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """A graph, and those inside its nodes."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -31,12 +28,10 @@ def nodes(model: Model, *operators: str) -> list[Node]:
 
 
 def producer(model: Model, name: str) -> Node | None:
-    """The node that computes a value."""
     return next((node for node in nodes(model) if name in node.output), None)
 
 
 def users(model: Model, name: str, *operators: str) -> list[Node]:
-    """The nodes that read a value."""
     return [node for node in nodes(model, *operators) if name in node.input]
 
 
@@ -47,12 +42,10 @@ def initializers(model: Model, *words: str) -> list[str]:
 
 
 def arrays(model: Model, *words: str) -> list[tuple[str, np.ndarray]]:
-    """These initializers: their names and copies of their arrays."""
     return [(name, constant(model, name)) for name in initializers(model, *words)]
 
 
 def tensor(model: Model, name: str) -> onnx.TensorProto | None:
-    """The initializer of a name."""
     return next((one for graph in graphs(model.graph) for one in graph.initializer if one.name == name), None)
 
 
@@ -68,7 +61,6 @@ def constant(model: Model, name: str) -> np.ndarray | None:
 
 
 def attribute(node: Node, name: str, default: Any = None) -> Any:
-    """The value of an attribute."""
     return next((onnx.helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)
 
 
@@ -91,7 +83,6 @@ def shape_of(value: onnx.ValueInfoProto) -> list[int | str]:
 
 
 def set_constant(model: Model, name: str, value: np.ndarray) -> None:
-    """Gives an initializer another value of its own dtype; a scalar stays one."""
     found = tensor(model, name)
     assert found is not None, name
     dtype = numpy_helper.to_array(found).dtype
@@ -107,7 +98,6 @@ def edited_file(file: Path, edit: Callable[[Model], Any], target: Path | None = 
 
 
 def edited_export(folder: Path, copied: Path, edit: Callable[[Model], Any]) -> Path:
-    """A copy of an export whose ONNX file was edited."""
     edited_file(Path(shutil.copytree(folder, copied)) / "model.onnx", edit)
     return copied
 
@@ -129,14 +119,12 @@ def at(kind: Callable[[Model], Iterator[Any]], end: str) -> Callable[[Model], No
 
 
 def set_attribute(node: Node, name: str, value: Any) -> None:
-    """Sets an attribute, which may be new."""
     remaining = [one for one in node.attribute if one.name != name]
     del node.attribute[:]
     node.attribute.extend([*remaining, onnx.helper.make_attribute(name, value)])
 
 
 def new_constant(model: Model, value: Any) -> str:
-    """Adds an initializer; returns its name."""
     name = fresh(model)
     model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
     return name
@@ -149,7 +137,6 @@ def set_input(model: Model, node: Node, index: int, value: Any) -> None:
 
 
 def fresh(model: Model) -> str:
-    """A name that the model does not use."""
     return f"fault_{len(model.graph.initializer)}_{len(model.graph.node)}"
 
 
@@ -194,21 +181,18 @@ def after_output(model: Model, output: str, operator: str, *others: str, **attri
 
 
 def exchange_values(model: Model, left: str, right: str) -> None:
-    """Two initializers of the same shape exchange their values."""
     values = constant(model, left), constant(model, right)
     set_constant(model, left, values[1])
     set_constant(model, right, values[0])
 
 
 def exchange_inputs(model: Model, left: str, right: str) -> None:
-    """Nodes that read the one value read the other."""
     for node in nodes(model):
         exchanged = {left: right, right: left}
         node.input[:] = [exchanged.get(name, name) for name in node.input]
 
 
 def exchange_outputs(model: Model, left: str, right: str) -> None:
-    """Two outputs exchange their values."""
     before = rename_producer(model, left), rename_producer(model, right)
     for output, source in ((left, before[1]), (right, before[0])):
         model.graph.node.append(onnx.helper.make_node("Identity", [source], [output]))

@@ -51,7 +51,6 @@ VALUES: tuple[Any, ...] = (
 
 
 def change_json(file: Path, draw: random.Random) -> str:
-    """Changes a value or a key of a file of JSON, or of the header of a safetensors file."""
     data = file.read_bytes()
     start = 8 if file.suffix == ".safetensors" else 0
     stop = 8 + struct.unpack("<Q", data[:8])[0] if start else len(data)
@@ -79,7 +78,6 @@ def _change(content: Any, draw: random.Random) -> str:
 
 
 def change_bytes(file: Path, draw: random.Random) -> str:
-    """Cuts a file, empties it, or changes a byte of it."""
     data = bytearray(file.read_bytes())
     kind = draw.choice(("cut", "empty", "byte", "more"))
     place = draw.randrange(max(1, len(data)))
@@ -91,7 +89,6 @@ def change_bytes(file: Path, draw: random.Random) -> str:
 
 
 def change_kind(file: Path, draw: random.Random) -> str:
-    """Puts a link, a named pipe or a folder in the place of a file, or removes it."""
     kind = draw.choice(("gone", "pipe", "folder", "outside", "itself", "nothing", "secret", "linked folder"))
     private = Path(os.environ["CASE"]) / PRIVATE
     if kind == "linked folder" and file.parent.parent.name != "models":
@@ -113,7 +110,6 @@ def change_kind(file: Path, draw: random.Random) -> str:
 
 
 def change_external_data(file: Path, draw: random.Random) -> str:
-    """Gives external data of an ONNX file another location, offset or length."""
     model = onnx.load(file, load_external_data=False)
     tensors = [tensor for tensor in model.graph.initializer if tensor.external_data]
     if not tensors:
@@ -126,7 +122,6 @@ def change_external_data(file: Path, draw: random.Random) -> str:
 
 
 def change(folder: Path, draw: random.Random) -> str:
-    """Makes one to three changes of files in a folder; the words for them."""
     words = []
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
         files = sorted(file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
@@ -230,7 +225,6 @@ def linear() -> tuple[Any, Any]:
 
 
 def write_bases(folder: Path) -> None:
-    """Writes a right export or checkpoint of each kind to a folder."""
     import peft_adapters
     import tiny
 
@@ -239,9 +233,7 @@ def write_bases(folder: Path) -> None:
     bert = tiny.model("bert", "AutoModelForMaskedLM")
     bert.save_pretrained(folder / "bert")
     (folder / "bert" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb")
-    (folder / "bert" / "tokenizer_config.json").write_text(
-        '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}'
-    )
+    (folder / "bert" / "tokenizer_config.json").write_text('{"tokenizer_class":"BertTokenizer","do_lower_case":true}')
     hub = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
     spec = onnxfn.spec_for(bert, "fill-mask")
     onnxfn.export(spec, bert, folder / "hub", checkpoint=folder / "bert", write=hub, check=False)
@@ -319,7 +311,6 @@ class Hangs(BaseException):
 
 
 def outcome(action: Action, given: Path, out: Path) -> str:
-    """How a call ends: `right`, `refused: ...` in one line, or what must not be."""
     try:
         with limited(LIMIT, Hangs, signal.ITIMER_REAL):
             action(given, out)

@@ -51,7 +51,6 @@ def folder_of(out: Path) -> Path:
 
 
 def export(out: Path, way: str, number: float) -> None:
-    """What an export does with its files."""
     destination = Destination(out)
     overwrite = number > 2 or not way.endswith(("fresh", "empty"))
     check_destination(out, overwrite=overwrite)
@@ -61,7 +60,6 @@ def export(out: Path, way: str, number: float) -> None:
 
 
 def published(folder: Path) -> dict[str, bytes] | None:
-    """The content of a destination without staging folders; None if there is nothing."""
     files = content(folder) if folder.exists() else {}
     return {name: data for name, data in files.items() if STAGING_PREFIX not in name} or None
 
@@ -75,10 +73,7 @@ def is_refused(file: Path) -> bool:
 
 
 def state(folder: Path, states: dict[str, dict[str, bytes] | None]) -> str:
-    """The name of the state that a folder is in.
-
-    `incomplete`: it lacks files of a state and has no files of another, and no reader opens a graph in it.
-    """
+    """The name of the state that a folder is in."""
     now = published(folder)
     for name, files in states.items():
         if now == files:
@@ -89,7 +84,6 @@ def state(folder: Path, states: dict[str, dict[str, bytes] | None]) -> str:
 
 
 def killed(work: Callable[[], None], wait: Callable[[int], None]) -> bool:
-    """Runs `work` in a child process; whether it was killed."""
     child = os.fork()
     if child == 0:
         try:
@@ -133,10 +127,6 @@ def create_inside(parent: Path, folder: Path) -> tuple[Path, int]:
 def trial(
     folder: Path, way: str, run: Run, kill: Callable[[int], None], before: Callable[[], None]
 ) -> tuple[bool, str, str, list[str]]:
-    """Kills an export, then runs the next one.
-
-    Returns whether it was killed, the state then, the state after the next export, and what else that left.
-    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     out = folder / ("model.onnx" if way == "file" else "out")
@@ -165,7 +155,6 @@ def export_alone(out: Path, run: Run, number: float) -> dict[str, bytes]:
 
 
 def steps(folder: Path, way: str) -> list[tuple[int, str, str, list[str]]]:
-    """A trial for each change of a folder that an export makes."""
     results = []
     for step in range(1000):
         was_killed, *result = trial(folder, way, export, lambda _: None, lambda step=step: kill_at(step))
@@ -176,7 +165,6 @@ def steps(folder: Path, way: str) -> list[tuple[int, str, str, list[str]]]:
 
 
 def real_export() -> Run:
-    """An export of a small model whose weights are of a number."""
     import torch
 
     import onnxfn

@@ -78,7 +78,6 @@ def places(data):
 
 
 def _chosen(data, random, kinds=(object,)):
-    """A random place whose value is of one of the kinds."""
     found = [(inside, key) for inside, key in places(data) if isinstance(inside[key], kinds)]
     return random.choice(found or list(places(data)))
 

@@ -1,7 +1,4 @@
-"""Random changes of an ONNX graph, of no particular meaning, and the table of all kinds of faults.
-
-A kind is a function from a model to its sites: see `structure_faults`.
-"""
+"""Random changes of an ONNX graph, of no particular meaning, and the table of all kinds of faults."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -54,7 +51,6 @@ def comparison_strictness(model: g.Model) -> Iterator[Site]:
 
 
 def constant_changed(model: g.Model, change: Mapping[str, Callable[..., np.ndarray]], kinds: str) -> Iterator[Site]:
-    """Scalars and small vectors, each for all nodes that read it."""
     for name, value in g.arrays(model):
         if value.size <= 4 and value.dtype.kind in kinds and not name.endswith(("weight", "bias")):
             for text, function in change.items():
@@ -119,7 +115,6 @@ def edge_moved(model: g.Model) -> Iterator[Site]:
 
 
 def edge_to_another_weight(model: g.Model) -> Iterator[Site]:
-    """A node reads another weight of the same shape."""
     shapes = {name: value.shape for name, value in g.arrays(model) if value.dtype.kind == "f" and value.size > 4}
     for node in g.nodes(model):
         for index, name in enumerate(node.input):
@@ -130,8 +125,6 @@ def edge_to_another_weight(model: g.Model) -> Iterator[Site]:
 
 
 def edges_exchanged(model: g.Model, operators: tuple[str, ...], word: str, left: int, right: int) -> Iterator[Site]:
-    """Two inputs of a node are exchanged."""
-
     def exchange(node):
         node.input[left], node.input[right] = node.input[right], node.input[left]
 
@@ -146,14 +139,11 @@ SKIPPED = (
 
 
 def node_skipped(model: g.Model, operators: tuple[str, ...] = SKIPPED, word: str = "skipped") -> Iterator[Site]:
-    """The readers of a node read its first input."""
     for node in g.nodes(model, *operators):
         yield label(node, word), partial(g.redirect, model, node.output[0], node.input[0])
 
 
 def cast_inserted(model: g.Model) -> Iterator[Site]:
-    """A value goes through float16."""
-
     def narrow(node, index):
         dtype = g.constant(model, node.input[1 - index])
         kind = onnx.TensorProto.FLOAT if dtype is None else onnx.helper.np_dtype_to_tensor_dtype(dtype.dtype)

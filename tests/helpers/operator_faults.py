@@ -75,7 +75,6 @@ def residual_dropped(model: g.Model) -> Iterator[Site]:
 
 
 def kv_heads(model: g.Model) -> Iterator[Site]:
-    """The heads of keys are tiled where each is repeated."""
     for node in g.nodes(model, "Unsqueeze"):
         axes = g.constant(model, node.input[1])
         expanded = [name for user in g.users(model, node.output[0], "Expand") for name in user.output]
@@ -96,7 +95,6 @@ def pooling(model: g.Model) -> Iterator[Site]:
 
 
 def at_the_end(model: g.Model, node: g.Node) -> None:
-    """The index of an ArgMax is that of the last place."""
     node.input[0] = integers(model, node, "input_ids")
 
 

@@ -1,8 +1,4 @@
-"""Tiny models at sizes that no case of their check has: odd, prime, smaller and larger than the traced ones.
-
-Where a text has a padding mask, the padding is on the left and on the right. A size that PyTorch cannot take, or that
-the file says it cannot, is no case.
-"""
+"""Tiny models at sizes that no case of their check has: odd, prime, smaller and larger than the traced ones."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -48,13 +44,11 @@ TEXT_SIDES = ("left", "right")
 
 
 def pairs() -> tuple[tuple[str, str], ...]:
-    """Every row, with the first of its tasks that has a head."""
     rows = chain.from_iterable(family.ROWS.items() for family in FAMILIES)
     return tuple({name: (name, chosen_task(task_names(row)).removesuffix("-with-past")) for name, row in rows}.values())
 
 
 def prime_above(number: float) -> int:
-    """The smallest odd prime above a number."""
     candidate = max(3, int(number) + 1)
     while candidate % 2 == 0 or any(candidate % divisor == 0 for divisor in range(3, int(candidate**0.5) + 1, 2)):
         candidate += 1
@@ -62,10 +56,6 @@ def prime_above(number: float) -> int:
 
 
 def other_sizes(part: onnxfn.Part) -> dict[str, dict[str, int]]:
-    """The name of each case, and its sizes.
-
-    Height and width of an image are different primes. In one case they are odd multiples: some models take no other.
-    """
     spec = part.spec
     free = {name for input_ in spec.inputs for name in names(input_.axes)} - {spec.batch, *fixed_sizes(spec)}
     known = {name: size for name, size in known_sizes(spec, {}).items() if name in free - past_lengths(spec).keys()}
@@ -87,7 +77,6 @@ def other_sizes(part: onnxfn.Part) -> dict[str, dict[str, int]]:
 
 
 def cases_of(part: onnxfn.Part, limits: Sequence[Condition]) -> Iterator[onnxfn.Case]:
-    """The cases of a part, within the limits of its file."""
     for name, sizes in other_sizes(part).items():
         known = known_sizes(part.spec, {}) | sizes
         of_part = (each.text for each in limits if known.keys() >= {*symbols_of(each.text)})
@@ -111,10 +100,7 @@ def with_cases(part: onnxfn.Part, cases: tuple[onnxfn.Case, ...]) -> onnxfn.Part
 
 
 def tried(spec: onnxfn.ExportSpec, model: Any, folder: Path, **options: Any) -> str:
-    """The line of a model: how far its files are from PyTorch at other sizes, and how many cases there are.
-
-    Raises CheckFailed if a file differs.
-    """
+    """The line of a model: how far its files are from PyTorch at other sizes, and how many cases there are."""
     result = onnxfn.export(spec, model, folder, check=False, **options)
     copied, worst, count = model_copy(model).eval(), 0.0, 0
     for part in result.plan.parts:
@@ -131,7 +117,6 @@ def tried(spec: onnxfn.ExportSpec, model: Any, folder: Path, **options: Any) -> 
 
 
 def line(model_type: str, task: str) -> str:
-    """The line of a row in the results, or why it has none."""
     with tempfile.TemporaryDirectory() as folder, limited(SECONDS):
         try:
             model = every_head.tiny_model(model_type, task)

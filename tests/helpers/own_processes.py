@@ -1,5 +1,3 @@
-"""Python in processes of their own, and the memory of this one."""
-
 import os
 import subprocess
 import sys

@@ -26,7 +26,6 @@ OLD = ("model.onnx", "old.onnx")
 
 
 def export(out: Path, number: int, start: float, *, overwrite: bool) -> int:
-    """Publishes a set of files at a time; returns the exit code."""
     destination = Destination(out)
     try:
         check_destination(out, overwrite=overwrite)

@@ -59,7 +59,6 @@ def base_model(name: str) -> torch.nn.Module:
 
 
 def write_adapter(name: str, folder: Path, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Writes an adapter with random numbers; returns the parameters of the model that PEFT merges with it."""
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)

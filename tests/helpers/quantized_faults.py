@@ -20,8 +20,6 @@ from onnxfn.check.check import check, compared_file
 
 @frozen
 class Quantized:
-    """A quantized file without a fault: its model, its part, and PyTorch's outputs with the weights of the file."""
-
     model: Any
     part: onnxfn.Part
     file: Path
@@ -37,7 +35,6 @@ def quantized(model: Any, spec: onnxfn.ExportSpec, dtype: str, folder: Path) -> 
 
 
 def report_of(tested: Quantized, file: Path) -> onnxfn.Report:
-    """The report on another graph with the same weights."""
     return check(tested.model, tested.part, file, expected=lambda *_, **__: tested.expected)
 
 
@@ -62,8 +59,6 @@ def save_sorted(model: Model, file: Path) -> None:
 
 
 def gate_up(model: Model) -> Iterator[Site]:
-    """The gate and the other factor of a feed-forward layer are exchanged."""
-
     def exchange(active: Node, gated: Node, product: Node) -> None:
         gate, up = active.input[0], next(name for name in product.input if name != gated.output[0])
         active.input[0], gated.input[:], product.input[:] = up, [up, active.output[0]], [gated.output[0], gate]
@@ -75,8 +70,6 @@ def gate_up(model: Model) -> Iterator[Site]:
 
 
 def head_sees_future(model: Model) -> Iterator[Site]:
-    """The first head has no mask."""
-
     def unmask(softmax: Node, add: Node) -> None:
         types = {each.name: each.type.tensor_type for each in model.graph.value_info}
         heads, number = (types[softmax.output[0]].shape.dim[1].dim_value, types[softmax.output[0]].elem_type)
@@ -90,8 +83,6 @@ def head_sees_future(model: Model) -> Iterator[Site]:
 
 
 def attention_scale(model: Model) -> Iterator[Site]:
-    """The scores of a layer are 5 % larger."""
-
     def enlarge(add: Node) -> None:
         scores = producer(model, add.input[0])
         types = {each.name: each.type.tensor_type.elem_type for each in model.graph.value_info}
@@ -103,7 +94,6 @@ def attention_scale(model: Model) -> Iterator[Site]:
 
 
 def rotary_base(model: Model) -> Iterator[Site]:
-    """The base of the rotary embedding is 10 % larger."""
     for cosine in nodes(model, "Cos"):
         name = frequencies(model, cosine.input[0])
         value = constant(model, name)

@@ -1,10 +1,7 @@
 """The default configuration of every row: real sizes, random weights, exported and checked in a process of its own.
 
-    PYTHONPATH=.:tests/tiny_models python tests/helpers/real_sizes.py rt_detr object-detection
-
 `tests/sweeps/real_sizes.json` holds for each model type the task, the millions of parameters, the line of the result,
-the seconds of the export with its check, those of the processor (on a busy machine they say more), the largest
-memory of the process in GB, and how much the outputs vary.
+the seconds of the export and of the processor, the memory in GB, and how much the outputs vary.
 """
 
 import json
@@ -73,27 +70,22 @@ def chosen_task(tasks: tuple[str, ...]) -> str:
 
 
 def seen() -> dict[str, dict[str, Any]]:
-    """The recorded results, {model type: result}."""
     return swept.recorded(NAME)["results"]
 
 
 def is_swept(result: Mapping[str, Any] | None) -> bool:
-    """Whether a row is part of the sweep: its result is of an export, or is not known yet."""
     return result is None or not result["line"].startswith((TOO_LARGE, NO_MODEL))
 
 
 def is_left(result: Mapping[str, Any] | None) -> bool:
-    """Whether a row has no result yet."""
     return result is None or result["line"] == PENDING
 
 
 def passed(result: Mapping[str, Any]) -> bool:
-    """Whether the export agreed with PyTorch."""
     return not result["line"].startswith(swept.NOT)
 
 
 def record(model_type: str, result: Mapping[str, Any]) -> None:
-    """Adds the result of a row to the file."""
     swept.update(NAME, lambda results: {**results, model_type: dict(result)}, (model_type,))
 
 
@@ -120,7 +112,6 @@ def measured(model_type: str, task: str) -> dict[str, Any]:
 
 
 def millions(model_type: str, loader: str) -> float:
-    """The parameters of a model in millions, without its memory."""
     import torch
 
     with torch.device("meta"):
@@ -128,7 +119,6 @@ def millions(model_type: str, loader: str) -> float:
 
 
 def result_of(model_type: str, task: str) -> dict[str, Any]:
-    """The result of a row, exported in this process."""
     import transformers
 
     import onnxfn
@@ -169,7 +159,6 @@ def exported(spec: Any, model: Any) -> dict[str, Any]:
 
 
 def reason_of(error: Exception) -> str:
-    """An error in one line of 300 characters."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 

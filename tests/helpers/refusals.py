@@ -1,5 +1,3 @@
-"""What is said when something is refused."""
-
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +7,6 @@ from onnxfn.specs.errors import OnnxfnError
 
 
 def refusal(kind: type[OnnxfnError], call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
-    """The text of the error of just this kind that a call raises."""
     with pytest.raises(kind) as caught:
         call(*arguments, **named)
     assert type(caught.value) is kind

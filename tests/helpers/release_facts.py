@@ -131,7 +131,6 @@ def paths_in_specs(package):
 
 
 def used_names(package):
-    """All names of a package that onnxfn uses, with dots."""
     texts = sources(ROOT / "onnxfn").values()
     return set().union(paths_in_specs(package), *(names_in(text, package) for text in texts))
 
@@ -146,7 +145,6 @@ def owners(texts):
 
 
 def found_names(names, texts):
-    """{name: items} of the names that a package has."""
     owner_of, known = owners(texts), {}
     for name in sorted(names):
         parts = name.split(".")
@@ -177,7 +175,6 @@ def members(name, definition, rest, texts):
 
 
 def models(texts):
-    """The signatures of `forward`, the fields of outputs and those of configurations of the models of transformers."""
     modules = filter(re.compile(r"\.(modeling|configuration)_\w+$").search, texts)
     defined = [(module, node) for module in modules for node in definitions(texts[module]).values()]
     classes = {(module, node.name): node for module, node in defined if isinstance(node, ast.ClassDef)}
@@ -245,7 +242,6 @@ def members_of(modules, texts):
 
 
 def facts(package, folder):
-    """The facts of the sources of transformers or torch in a folder."""
     texts = sources(folder)
     found = {NAMES: found_names(used_names(package), texts)}
     if package != "transformers":

@@ -1,5 +1,3 @@
-"""Texts of `report.json`, also such as onnxfn never writes."""
-
 import json
 
 from onnxfn.export.report.report_file import SCHEMA, SCHEMA_VERSION

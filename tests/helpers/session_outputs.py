@@ -1,6 +1,3 @@
-"""What a session of ONNX Runtime gives, by name."""
-
-
 def outputs_of(session, feeds):
     """`{name: output}` of a session that takes those of the feeds that it has inputs for."""
     names = [output.name for output in session.get_outputs()]

@@ -1,4 +1,4 @@
-"""Small graphs in the text format of ONNX, and what ONNX Runtime computes with them."""
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -7,6 +7,13 @@ import onnxruntime
 from onnx import parser
 
 from onnxfn.graphs.fusions.fusing import fuse_operators
+
+TEXTS = Path(__file__).parents[1] / "graphs" / "passes" / "graphs.txt"
+
+
+def graph_text(name):
+    """A graph of `graphs.txt`, by the line above it."""
+    return f"\n{TEXTS.read_text()}".partition(f"\n# {name}\n")[2].partition("\n\n")[0]
 
 
 def graph_from_text(text, opset=23, unknown_shapes=()):
@@ -38,7 +45,6 @@ def fused_graph(text, opset=23, unknown_shapes=(), **feeds):
 
 
 def operators(model):
-    """The operators of a graph, in the order of its nodes."""
     return [node.op_type for node in model.graph]
 
 

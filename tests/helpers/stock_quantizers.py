@@ -1,5 +1,3 @@
-"""ONNX files that the quantizers of ONNX Runtime write, and changes of their initializers."""
-
 import logging
 from functools import partial
 from pathlib import Path
@@ -10,7 +8,6 @@ from onnx import numpy_helper
 
 
 def quantized_in_blocks(file: Path, target: Path, *, bits: int = 4, symmetric: bool = True) -> Path:
-    """The file with its matrices in blocks of 32."""
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer, QuantFormat
 
     quantizer = MatMulNBitsQuantizer(
@@ -27,7 +24,6 @@ def quantized_in_blocks(file: Path, target: Path, *, bits: int = 4, symmetric: b
 
 
 def quantized_as_nf4(file: Path, target: Path) -> Path:
-    """The file with its matrices in blocks of NormalFloat4."""
     from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
     quantizer = MatMulBnb4Quantizer(onnx.load(file), MatMulBnb4Quantizer.NF4, 64)
@@ -56,8 +52,6 @@ def quantized_dynamically(file: Path, target: Path, *, signed: bool = True, per_
 
 
 class quiet:  # noqa: N801 - a context
-    """No messages of the quantizers."""
-
     def __enter__(self):
         logging.disable(logging.ERROR)
 
@@ -86,7 +80,6 @@ def with_changed(file: Path, target: Path, changes) -> Path:
 
 
 def initializers(file: Path) -> dict[str, np.ndarray]:
-    """The arrays of the initializers of a file, by name."""
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(file).graph.initializer}
 
 

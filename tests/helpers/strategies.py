@@ -90,7 +90,6 @@ reads_of_names = st.builds(kinds.Read, st.sampled_from(("num_layers", "head_dim"
 
 
 def by_name(records: st.SearchStrategy[Any], *, most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Tuples of records in which no two share a name."""
     return st.lists(records, max_size=most, unique_by=lambda one: one.name).map(tuple)
 
 
@@ -125,9 +124,7 @@ sizes = st.builds(AxisFacts, axis_symbols, st.integers(0, 8) | getters)
 limits, new_names = st.sampled_from((None, 2, 5)) | sources, st.sampled_from((None, "N", "T"))
 axis_facts = sizes | st.builds(AxisFacts, axis_symbols, st.none(), limits, limits, conditions, new_names)
 constants = st.builds(kinds.Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
-patches = st.builds(
-    kinds.Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why")
-)
+patches = st.builds(kinds.Patch, st.sampled_from(("m:A.f", "m:B.f")), st.sampled_from(("p:f", "p:g")), st.just("why"))
 cache_rows = st.builds(
     kinds.CacheRow,
     st.sampled_from(("key", "value")),
@@ -169,9 +166,7 @@ def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def overlays(
     names: tuple[str, ...], laid_over: st.SearchStrategy[ExportSpec]
 ) -> st.SearchStrategy[tuple[Overlay, ...]]:
-    return by_name(
-        st.builds(Overlay, st.sampled_from(names), laid_over, st.lists(edits, max_size=2).map(tuple)), most=2
-    )
+    return by_name(st.builds(Overlay, st.sampled_from(names), laid_over, st.lists(edits, max_size=2).map(tuple)), 2)
 
 
 some_edits = st.lists(edits, max_size=2).map(tuple)

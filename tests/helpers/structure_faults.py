@@ -27,28 +27,23 @@ TRACED = {0: 2, 1: 16}
 
 
 def random(label: str) -> np.random.Generator:
-    """Random numbers that depend on a label alone."""
     return np.random.default_rng(crc32(label.encode()))
 
 
 def matrices(model: g.Model, *words: str) -> list[tuple[str, np.ndarray]]:
-    """Weights of two axes or more: their names and arrays."""
     return [(name, value) for name, value in g.arrays(model, *words) if value.dtype.kind == "f" and value.ndim > 1]
 
 
 def by_name(*kinds: Callable[[g.Model], Iterator[Site]]) -> dict[str, Kind]:
-    """Kinds by the names of their functions, in words."""
     return {kind.__name__.replace("_", " "): kind for kind in kinds}
 
 
 def zero_of(model: g.Model, name: str) -> np.ndarray:
-    """A zero in the dtype of an input or an output."""
     value = next(value for value in (*model.graph.input, *model.graph.output) if value.name == name)
     return np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
 def with_row(values: np.ndarray, row: int) -> np.ndarray:
-    """A table with another row."""
     changed = values.copy()
     changed[row] = values[row][::-1] + values[(row + 1) % len(values)]
     return changed
@@ -127,7 +122,6 @@ def renamed(model: g.Model) -> Iterator[Site]:
 
 
 def read_inputs(model: g.Model, word: str) -> list[str]:
-    """The names of the inputs with a word in them that a node reads."""
     return [name for name in g.inputs(model, word) if g.users(model, name)]
 
 
@@ -162,8 +156,6 @@ def mask_batch(model: g.Model) -> Iterator[Site]:
 
 
 def mask_shifted(model: g.Model) -> Iterator[Site]:
-    """Each token has the mask of the next."""
-
     def shift(name):
         start = model.graph.node[0]
         readers = [node for node in g.users(model, name) if node.op_type != "Shape"]
@@ -177,7 +169,6 @@ def mask_shifted(model: g.Model) -> Iterator[Site]:
 
 
 def attentions(model: g.Model) -> list[tuple[g.Node, g.Node]]:
-    """Each softmax, and the addition of the mask before it."""
     found = ((node, g.producer(model, node.input[0])) for node in g.nodes(model, "Softmax"))
     return [(softmax, add) for softmax, add in found if add is not None and add.op_type == "Add"]
 
@@ -199,9 +190,8 @@ def mask_weak(model: g.Model) -> Iterator[Site]:
 
 
 def comparisons(model: g.Model) -> list[g.Node]:
-    """The comparisons of the positions of two tokens."""
     return [
-        node for node in g.nodes(model, *COMPARISONS) if all(g.constant(model, name) is None for name in node.input)
+        node for node in g.nodes(model, *COMPARISONS) if all(g.constant(model, each) is None for each in node.input)
     ]
 
 
@@ -302,7 +292,6 @@ def branch(model: g.Model) -> Iterator[Site]:
 
 
 def frozen_axis(model: g.Model) -> Iterator[Site]:
-    """The size of an axis is that of the trace."""
     for node in g.nodes(model, "Shape"):
         axis = g.attribute(node, "start", 0)
         if node.input[0] in g.inputs(model) and g.attribute(node, "end") == axis + 1 and axis in TRACED:

@@ -1,7 +1,4 @@
-"""Pages of the recorded results: a summary, and a table of each sweep with the columns that its page names.
-
-`python tests/tools/coverage.py FOLDER` writes them. They are outputs: the repository holds the JSON files alone.
-"""
+"""Pages of the recorded results: a summary, and a table of each sweep with the columns that its page names."""
 
 import re
 from collections import Counter
@@ -117,7 +114,6 @@ def seconds_summary() -> str:
 
 
 def pages() -> dict[str, str]:
-    """The text of each page, by the name of its file."""
     tables = {path.stem: rows(path.stem) for path in sorted(SWEEPS.glob("*.json"))} | {"clients": client_rows()}
     texts = {
         f"{name}.md": f"# {name}\n\n{table(OF_PAGE.get(name, COLUMNS), lines)}\n" for name, lines in tables.items()

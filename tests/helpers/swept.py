@@ -61,17 +61,14 @@ def recorded(name: str) -> Results:
 
 
 def seen(family: str) -> FamilyResults:
-    """The recorded results of a family, {model type: {task: line}}."""
     return recorded(family)["results"]
 
 
 def pairs(family: str) -> set[tuple[str, str]]:
-    """The model types and tasks that have a line."""
     return {(model_type, task) for model_type, tasks in seen(family).items() for task in tasks}
 
 
 def validated(tasks: Mapping[str, str]) -> tuple[str, ...]:
-    """The tasks whose export agrees with PyTorch."""
     return tuple(task for task, line in tasks.items() if not line.startswith(NOT))
 
 
@@ -107,7 +104,6 @@ def versions_text(versions: Mapping[str, str]) -> str:
 
 
 def installed() -> dict[str, str]:
-    """The versions of the packages that decide about a result."""
     return {package: version(package).partition("+")[0] for package in PACKAGES}
 
 
@@ -121,7 +117,6 @@ def is_current(name: str, *where: str) -> bool:
 
 
 def update(name: str, change: Callable[[Results], Results], *lines: tuple[str, ...]) -> None:
-    """Change the results of a sweep on disk; `lines` are those that were seen now, each by the keys that lead to it."""
     run = {"date": today(), "commit": commit(), "versions": installed()}
     with locked(name):
         before = recorded(name)
@@ -154,7 +149,6 @@ def _kept(tree: Any, like: Any) -> Any:
 
 
 def _with(tree: Any, path: tuple[str, ...], value: Any) -> Any:
-    """A tree with a value at a path, its keys in order."""
     if not path:
         return value
     inner = tree if isinstance(tree, dict) else {}
@@ -178,7 +172,6 @@ def _joined(tree: Any, numbers: Mapping[int, int]) -> Any:
 
 
 def _leaves(tree: Any) -> Iterator[int]:
-    """The numbers in a tree."""
     if isinstance(tree, dict):
         for value in tree.values():
             yield from _leaves(value)
@@ -189,8 +182,6 @@ def _leaves(tree: Any) -> Iterator[int]:
 def record(
     family: str, model_type: str, task: str, line: str, table: set[tuple[str, str]], seconds: float | None = None
 ) -> None:
-    """Add a line to the results of a family, and its seconds; those of pairs outside the table are dropped."""
-
     def with_value(value: Any, results: Results) -> Results:
         added = {**results, model_type: {**results.get(model_type, {}), task: value}}
         chosen = {
@@ -208,15 +199,11 @@ def record(
 
 
 def today() -> str:
-    """The day in UTC: `2026-11-22`."""
     return dt.datetime.now(tz=dt.UTC).date().isoformat()
 
 
 def timed(call: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, float]:
-    """What a call returns, and the seconds of the processor that it takes: other processes change them little.
-
-    What earlier exports left in memory is collected before: else that would count, too.
-    """
+    """What a call returns, and the seconds of the processor that it takes: other processes change them little."""
     gc.collect()
     start = time.process_time()
     return call(*arguments, **named), time.process_time() - start
@@ -245,7 +232,6 @@ def default_seed() -> str:
 
 
 def git(*arguments: str) -> str:
-    """The output of a git command in this repository."""
     run = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
     return run.stdout.strip()
 

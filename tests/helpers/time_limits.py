@@ -1,5 +1,3 @@
-"""Limits of time."""
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -27,7 +27,6 @@ def integers(model: g.Model, start: g.Node, source: str) -> str:
 
 
 def position_ids(model: g.Model) -> Iterator[Site]:
-    """The positions that are a constant are shifted or clipped."""
     for name, value in g.arrays(model, "position_ids"):
         yield f"{name} + 1", partial(g.set_constant, model, name, np.minimum(value + 1, value.max()))
         for limit in CLIPS:
@@ -176,7 +175,6 @@ def one_element(model: g.Model) -> Iterator[Site]:
 
 
 def with_element(name: str, value: np.ndarray, change: float) -> np.ndarray:
-    """A weight of which one element is changed."""
     changed = value.astype(np.float64)
     changed[tuple(random(name).integers(0, value.shape))] += change
     return changed
@@ -195,9 +193,7 @@ def rounded(model: g.Model) -> Iterator[Site]:
 def weights_swapped(model: g.Model) -> Iterator[Site]:
     """Two weights of the same shape: of neighboring layers, or neighbors of one layer."""
     every = [name for name, value in g.arrays(model) if value.dtype.kind == "f" and value.size > 1]
-    neighbors = [
-        pair for pair in zip(every, every[2:], strict=False) if pair[0].split(".")[-1] == pair[1].split(".")[-1]
-    ]
+    neighbors = [(a, b) for a, b in zip(every, every[2:], strict=False) if a.split(".")[-1] == b.split(".")[-1]]
     for left, right in [*layers(every), *neighbors]:
         if g.constant(model, left).shape == g.constant(model, right).shape:
             yield f"{left}, {right}", partial(g.exchange_values, model, left, right)

@@ -27,7 +27,6 @@ def counts(verdicts: Iterable[Row], column: int) -> dict[str, dict[str, int]]:
 
 
 def table(rows: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """The lines of a plain table of counts."""
     width = max(map(len, rows), default=0)
     yield "  ".join(["".ljust(width), *(status.rjust(12) for status in STATUSES)])
     for name, row in rows.items():
@@ -35,7 +34,6 @@ def table(rows: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 
 
 def summary(verdicts: Iterable[Row]) -> Iterator[str]:
-    """A table of models, then one of kinds."""
     every = list(verdicts)
     yield from table(counts(every, 0))
     yield ""

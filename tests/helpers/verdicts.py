@@ -75,7 +75,6 @@ def subject(name: str) -> Subject:
 
 
 def graph_files(name: str) -> dict[str, onnx.ModelProto]:
-    """The ONNX files of an export, weights included: copies that can be changed."""
     tested = subject(name)
     files = {path.name: onnx.load(path) for path in sorted(tested.folder.glob("*.onnx"))}
     special = {SPECIAL_TOKEN + kind: str(token) for kind, token in special_tokens(tested.model).items()}
@@ -120,7 +119,6 @@ def drawn(every: Sequence[Fault], count: int, *, seed: int) -> list[Fault]:
 
 
 def changed_files(fault: Fault) -> dict[str, onnx.ModelProto]:
-    """The files of a model with a fault."""
     files = graph_files(fault.model)
     edit = next(edit for site, edit in KINDS[fault.kind](files[fault.file]) if site == fault.site)
     edit()
@@ -164,7 +162,6 @@ def survivor(fault: Fault, folder: Path) -> Verdict:
 
 
 def answered(session: Any, part: onnxfn.Part, arrays: Arrays) -> list[np.ndarray] | None:
-    """The outputs of a session; None if the graph does not run."""
     try:
         return session.run([output.name for output in part.spec.outputs], arrays)
     except Exception:  # noqa: BLE001 - ONNX Runtime has many kinds of errors
@@ -199,7 +196,6 @@ def exactly(array: np.ndarray) -> Exact:
 
 
 def largest(array: np.ndarray) -> float:
-    """The largest absolute value of an array, scores of masked tokens excepted."""
     values = np.abs(array.astype(np.float64))
     return float(values[values < MASKED].max(initial=0.0))
 
@@ -212,7 +208,6 @@ def quiet_options() -> Any:
 
 @cache
 def wide_cases(name: str, part: str) -> tuple[tuple[str, Arrays], ...]:
-    """The wide inputs of a part."""
     tested = subject(name)
     return tuple(wide_inputs(tested.model, part_of(tested, part)))
 
@@ -229,17 +224,13 @@ def wide_session(name: str, part: str) -> Any:
 
 @cache
 def wide_answers(name: str, part_name: str) -> tuple[list[np.ndarray], ...]:
-    """The answers of the export without a fault to the wide inputs."""
     outputs = [output.name for output in part_of(subject(name), part_name).spec.outputs]
     return tuple(wide_session(name, part_name).run(outputs, arrays) for _, arrays in wide_cases(name, part_name))
 
 
 @cache
 def relative_roundings(name: str, part_name: str) -> tuple[float, ...]:
-    """PyTorch's own rounding of each output, relative to its largest element: the largest in a wide case.
-
-    In a single case an output of few elements may have hardly an error, by luck.
-    """
+    """PyTorch's own rounding of each output, relative to its largest element: the largest in a wide case."""
     part = part_of(subject(name), part_name)
     ratios = [
         [
@@ -260,7 +251,6 @@ def wide_torch(name: str, part_name: str) -> tuple[tuple[tuple[np.ndarray, ...],
 
 
 def validated(tested: Subject, folder: Path) -> onnxfn.Report:
-    """The report of `onnxfn.validate`, with PyTorch's outputs computed once per model."""
     original = file_checks.references
     file_checks.references = lambda _, part, *__, **___: known_references(tested.name, part.name)
     try:

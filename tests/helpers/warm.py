@@ -9,6 +9,5 @@ import onnxfn
 
 @cache
 def warm() -> None:
-    """Exports a model once, so that later exports do not import torch's exporter, which takes seconds."""
     spec = onnxfn.spec_for("vit", "feature-extraction")
     onnxfn.export(spec, tiny.model("vit", spec.call.loader))

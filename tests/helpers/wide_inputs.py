@@ -1,7 +1,4 @@
-"""Inputs that are wider than those of the check: longer texts, masks with holes, special tokens, each token once.
-
-They decide whether a fault that the check does not find changes an answer at all.
-"""
+"""Inputs that are wider than those of the check: longer texts, masks with holes, special tokens, each token once."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
@@ -43,7 +40,6 @@ def holes(arrays: Arrays, random: np.random.Generator, _: Mapping[str, int]) -> 
 
 
 def pad_tokens(arrays: Arrays, _: np.random.Generator, tokens: Mapping[str, int]) -> Arrays:
-    """Masked places hold the pad token."""
     places = masked_places(arrays)
     if places is None or "pad" not in tokens:
         return arrays
@@ -116,7 +112,6 @@ def wide_inputs(model: Any, part: Part) -> Iterator[tuple[str, Arrays]]:
 
 
 def sizes_of(model: Any, part: Part) -> Iterator[dict[str, int]]:
-    """The sizes of the dynamic axes of the inputs, for each text."""
     symbols = {symbol for axes in part.inputs.values() for symbol in axes.values() if symbol.isidentifier()}
     pasts = past_lengths(part.spec)
     encoded = cycle(ENCODED)
@@ -132,7 +127,6 @@ def sizes_of(model: Any, part: Part) -> Iterator[dict[str, int]]:
 
 
 def every_token(model: Any, part: Part, tokens: Mapping[str, int]) -> Iterator[tuple[str, Arrays]]:
-    """Texts that hold each token of the vocabulary but the pad token."""
     length, vocabulary = 50, getattr(text_config(model), "vocab_size", 0)
     if "input_ids" not in part.inputs or not vocabulary:
         return
@@ -147,7 +141,6 @@ def every_token(model: Any, part: Part, tokens: Mapping[str, int]) -> Iterator[t
 
 
 def torch_answers(model: Any, part: Part, arrays: Arrays) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """PyTorch's outputs in the dtype of the export, and in float64."""
     dtypes = part.spec.target.float_dtype or "float32", "float64"
     own, exact = (torch_outputs(in_dtype(model, dtype), part, arrays) for dtype in dtypes)
     return own, exact

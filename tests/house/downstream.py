@@ -47,7 +47,6 @@ CLASSIFIER = for_task(compose(text_encoder, bert_inputs), "text-classification")
 
 
 def composed() -> ExportSpec:
-    """A spec of an architecture of our own, edited."""
     decoder = compose(
         text_decoder,
         positions,
@@ -59,7 +58,6 @@ def composed() -> ExportSpec:
 
 
 def boxed() -> ExportSpec:
-    """A spec from single facts."""
     return compose(
         without(CLASSIFIER, "token_type_ids"),
         takes("bbox", "batch_size sequence_length 4", "boxes", kind="float"),
@@ -70,19 +68,16 @@ def boxed() -> ExportSpec:
 
 
 def by_name(spec: ExportSpec) -> tuple[InputSpec, OutputSpec, Generator]:
-    """Tensors and a generator of a spec by their names; a slice is a tuple."""
     first: tuple[InputSpec, ...] = spec.inputs[:1]
     changed = ExportSpec(inputs=[*first, spec.inputs[-1]], outputs=tuple(spec.outputs))
     return changed.inputs["input_ids"], changed.outputs["logits"], spec.dummies.generators["token_ids"]
 
 
 def stages(events: list[Event]) -> Iterator[tuple[str, float]]:
-    """The finished stages."""
     return ((event.stage, event.seconds) for event in events if event.seconds is not None)
 
 
 def exported(model: Module, folder: Path) -> Exported | None:
-    """The export of a classifier, None if it cannot be exported."""
     events: list[Event] = []
     build = BuildOptions(template_cache=folder / "cache")
     write = WriteOptions(layout="transformers.js", weight_storage="copy")
@@ -98,13 +93,11 @@ def exported(model: Module, folder: Path) -> Exported | None:
 
 
 def stored(path: Path) -> ExportSpec:
-    """A spec that is written and read."""
     path.write_text(to_json(composed()), encoding="utf-8")
     return from_json(path.read_text(encoding="utf-8"), trust=("my_package",))
 
 
 def summary(result: Exported, config: dict[str, int]) -> tuple[Plan, bool, int]:
-    """The plan, the verdict, and the number of new tokens."""
     plan = onnxfn.plan(stored(Path("spec.json")), config, decoders="merged")
     report: Report | None = result.report
     texts = onnxfn.generate(result, [[1, 5, 9], [2, 4, 6]], max_new_tokens=4)

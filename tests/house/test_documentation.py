@@ -36,15 +36,11 @@ def section(text, title):
 
 
 def raised_in_body(function):
-    """The error types that the function itself raises."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     raises = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc is not None]
     names = {ast.unparse(getattr(error, "func", error)) for error in raises}
-    return {
-        "UnknownName" if name.split(".")[-1] == "unknown" else name
-        for name in names
-        if name[0].isupper() or name == "unknown"
-    }
+    errors = {name for name in names if name[0].isupper() or name == "unknown"}
+    return {"UnknownName" if name.split(".")[-1] == "unknown" else name for name in errors}
 
 
 def docstrings_of_value(name):

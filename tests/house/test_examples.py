@@ -1,5 +1,3 @@
-"""The examples in docstrings run and print what the docstrings show."""
-
 from doctest import DocTestFinder, DocTestRunner
 from importlib import import_module
 from pathlib import Path

@@ -45,9 +45,8 @@ def test_what_is_kept_of_a_sample_is_in_it(sample):
 @pytest.mark.parametrize("kind", ["file", pytest.param("test", marks=pytest.mark.sweep)])
 def test_the_fast_tests_pass_and_import_no_torch(kind):
     """The first test of each file or of each kind, and one example of a law: the run itself has all."""
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kind], cwd=TESTS.parent, capture_output=True, check=True, text=True
-    )
+    words = [sys.executable, "-c", PROGRAM, kind]
+    run = subprocess.run(words, cwd=TESTS.parent, capture_output=True, check=True, text=True)
     status, modules = json.loads(run.stdout.splitlines()[-1])
     assert status == 0, run.stdout
     assert HEAVY & set(modules) == set()

@@ -32,14 +32,14 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_166,
-    "architectures": 8_348,
-    "weights": 3_092,
+    "specs": 8_891,
+    "architectures": 8_022,
+    "weights": 2_916,
     "models": 1_767,
-    "graphs": 7_807,
+    "graphs": 7_736,
     "run": 1_283,
-    "check": 6_215,
-    "export": 11_975,
+    "check": 6_001,
+    "export": 11_835,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 
@@ -217,7 +217,6 @@ def long_functions(name, source):
 
 
 def docstring_lines(node):
-    """The number of lines of a function's docstring."""
     first = node.body[0]
     return first.end_lineno - first.lineno + 1 if ast.get_docstring(node) else 0
 
@@ -275,7 +274,6 @@ def swallowed_memory_errors(name, source):
 
 
 def strays(paths):
-    """The entries at the top of the repository that are not in TOP_LEVEL."""
     return sorted({path.split("/")[0] for path in paths} - TOP_LEVEL)
 
 

@@ -13,7 +13,6 @@ LOADERS = ("from_pretrained", "from_config")
 
 
 def loading_calls(source):
-    """The uses of loaders in a source that are not the first argument of a call of `pretrained` with the flag."""
     tree = ast.parse(source)
     right = {
         call.args[0]
@@ -21,11 +20,8 @@ def loading_calls(source):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "pretrained" and call.args
         if "trust_remote_code" in {keyword.arg for keyword in call.keywords}
     }
-    named = {
-        node.value: node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute)
-    }
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    named = {node.value: node for node in assigned if isinstance(node.value, ast.Attribute)}
     by_name = {argument.id for argument in right if isinstance(argument, ast.Name)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in LOADERS and node not in right:

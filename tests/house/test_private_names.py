@@ -38,12 +38,10 @@ NOT_IMPORTED = {"torch.distributed._composable"}
 
 
 def is_private(path):
-    """Whether a dotted path of a package has a private part."""
     return PRIVATE.fullmatch(path) is not None and not path.startswith(OPERATORS) and path not in NOT_IMPORTED
 
 
 def paths(node):
-    """The dotted paths that a node of a syntax tree writes."""
     match node:
         case ast.Import(names=names):
             return [alias.name for alias in names]
@@ -69,7 +67,6 @@ def attributes(node):
 
 
 def private_names(source):
-    """The private names in a source, one by one."""
     for node in ast.walk(ast.parse(source)):
         yield from filter(is_private, paths(node))
         yield from (name for name in attributes(node) if name not in ATTRIBUTES | OTHER_ATTRIBUTES.keys())
@@ -100,7 +97,7 @@ def test_a_private_name_is_seen(source, name):
 @pytest.mark.parametrize("function", TABLES)
 def test_every_name_of_a_table_is_used(function):
     used = chain.from_iterable(
-        re.findall(rf'{function}\("(\w+)"\)|NAMES\["(\w+)"\]', text) for text in SOURCES.values()
+        re.findall(rf'{function}\("(\w+)"\)|NAMES\["(\w+)"\]', each) for each in SOURCES.values()
     )
     assert set(filter(None, chain.from_iterable(used))) >= set(TABLES[function].NAMES)
 

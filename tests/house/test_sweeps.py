@@ -1,5 +1,3 @@
-"""How results of sweeps are recorded."""
-
 import json
 
 import pytest

@@ -34,7 +34,6 @@ onnxfn.generate("folder", 3)
 
 
 def complaints(path, tmp_path_factory):
-    """The numbers of the lines that mypy --strict complains about."""
     cache = tmp_path_factory.getbasetemp() / "mypy"
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"--cache-dir={cache}", str(path)]
     process = subprocess.run(

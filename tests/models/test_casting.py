@@ -123,8 +123,6 @@ def test_weights_that_are_read_give_the_outputs_of_a_model_that_has_them(model_t
 
 
 def counted(weight, reads):
-    """A function that returns rows of a weight, and notes how many."""
-
     def rows(index):
         result = weight[index]
         reads.append(len(result))

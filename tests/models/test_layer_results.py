@@ -1,5 +1,3 @@
-"""Runs that replay the results of layers before a changed weight."""
-
 import torch
 
 from onnxfn.models.layer_results import layer_results, with_results
@@ -7,8 +5,6 @@ from onnxfn.models.model_state import model_copy
 
 
 class Stack(torch.nn.Module):
-    """Layers one after the other; the last is called twice."""
-
     def __init__(self):
         super().__init__()
         self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(4))

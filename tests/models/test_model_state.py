@@ -1,5 +1,3 @@
-"""The state of a model and replaced functions are restored exactly."""
-
 import inspect
 import textwrap
 

@@ -44,9 +44,7 @@ def test_a_patch_by_an_unknown_function_keeps_its_error_and_leaves_the_target():
 
 def test_a_patch_of_a_module_that_does_not_exist_is_an_unknown_name():
     message = refusal(onnxfn.UnknownName, apply, "transformers.models.nope.f")
-    assert message.startswith(
-        "target of a patch 'transformers.models.nope.f': module 'transformers.models.nope' cannot"
-    )
+    assert message.startswith("target of a patch 'transformers.models.nope.f': module 'transformers.models.nope' ca")
 
 
 def zeros(_, tensor):

@@ -1,5 +1,3 @@
-"""The submodule of a model that a part runs."""
-
 import pytest
 from refusals import refusal
 

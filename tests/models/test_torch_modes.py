@@ -19,7 +19,6 @@ from onnxfn.models.torch_modes import idle_threads, quiet, shapes_alone, stable_
 
 @pytest.fixture
 def heard():
-    """The messages that the handler of the root logger receives."""
     records: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: records.append(record.getMessage())

@@ -1,7 +1,4 @@
-"""The notebooks run from top to bottom, and what they show is small tables.
-
-Their cells run by `exec` in one namespace: a kernel of Jupyter is not among the packages of the tests.
-"""
+"""The notebooks run from top to bottom, and what they show is small tables."""
 
 import ast
 import contextlib

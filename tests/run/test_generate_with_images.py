@@ -26,7 +26,6 @@ def folder(llava, tmp_path_factory):
 
 @pytest.fixture
 def inputs(llava):
-    """Two texts with a picture each, of which the second is shorter."""
     config = llava.config
     side = config.vision_config.image_size
     with torch.no_grad():
@@ -178,9 +177,8 @@ def hearing(tmp_path_factory):
     import shrunk
     from transformers import AutoTokenizer, Qwen2AudioProcessor, WhisperFeatureExtractor
 
-    model = shrunk.model(
-        "qwen2_audio", "Qwen2AudioForConditionalGeneration", audio_config={"max_source_positions": 100}
-    )
+    sizes = {"max_source_positions": 100}
+    model = shrunk.model("qwen2_audio", "Qwen2AudioForConditionalGeneration", audio_config=sizes)
     folder, source = tmp_path_factory.mktemp("heard") / "out", tmp_path_factory.mktemp("processor")
     TOKENIZERS["chat"](source)
     tokenizer = AutoTokenizer.from_pretrained(source, extra_special_tokens=SOUND_TOKENS)

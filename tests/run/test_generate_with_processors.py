@@ -1,7 +1,4 @@
-"""`generate` with pictures of two sizes: tiles by whole processors, tiles and patches in a row by image processors.
-
-The processors of Qwen2-VL and LLaVA-OneVision need torchvision for videos, so their image processors alone are tried.
-"""
+"""`generate` with pictures of two sizes: tiles by whole processors, tiles and patches in a row by image processors."""
 
 import every_part
 import numpy as np

@@ -27,7 +27,6 @@ def exported(llama, tmp_path_factory):
 
 
 def prompts():
-    """Two prompts of 7 and 4 tokens, padded at the left."""
     ids = np.random.default_rng(0).integers(2, 100, (2, 7))
     mask = np.ones_like(ids)
     mask[1, :3] = 0
@@ -182,9 +181,7 @@ def test_a_first_token_is_for_a_decoder_with_an_encoder(exports):
 @pytest.mark.parametrize(("model_type", "start"), [("llama", None), ("t5", 0)])
 def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(exports, model_type, start, capfd):
     message = refusal(onnxfn.InvalidSpec, onnxfn.generate, exports(model_type)[-1], [[3, 5000]], start=start)
-    assert message.startswith(
-        "ONNX Runtime cannot run the model on input_ids of the shape [1, 2] with tokens from 3 to"
-    )
+    assert message.startswith("ONNX Runtime cannot run the model on input_ids of the shape [1, 2] with tokens from 3")
     assert "idx=5000 must be within the inclusive range" in message
     assert capfd.readouterr() == ("", "")
 

@@ -1,5 +1,3 @@
-"""The ranges of the values of a file are those of its values as numpy sees them."""
-
 import numpy as np
 import onnx_ir
 from hypothesis import given, settings

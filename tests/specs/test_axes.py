@@ -1,5 +1,3 @@
-"""Patterns and the axes that they describe."""
-
 from operator import add, floordiv, mul, sub
 
 import pytest
@@ -61,10 +59,6 @@ def test_an_empty_pattern_describes_a_scalar():
 
 def test_axes_print_as_a_list():
     assert str(KV) == "[batch_size, num_heads, past_sequence_length + sequence_length, 64, _]"
-
-
-def test_symbols_are_those_of_the_dynamic_axes():
-    assert its.symbols(KV) == {0: "batch_size", 2: "past_sequence_length + sequence_length"}
 
 
 def test_terms_have_the_order_of_the_text():

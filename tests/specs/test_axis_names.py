@@ -1,5 +1,3 @@
-"""Other names for axes, and ranges of their sizes, in the plan."""
-
 import pytest
 from refusals import refusal
 

@@ -1,5 +1,3 @@
-"""The four graphs of an encoder-decoder, as views of one spec."""
-
 import pytest
 from refusals import refusal
 
@@ -49,18 +47,6 @@ def test_a_view_has_a_file_inputs_and_outputs(behavior, past, name, inputs, outp
     assert (made.name, list(made.inputs), list(made.outputs)) == (name, inputs, outputs)
 
 
-def test_the_axes_of_a_cache_are_those_of_optimum():
-    made = part(with_behavior(BART, "decoder", past="both"))
-    grown = "past_decoder_sequence_length + decoder_sequence_length"
-    assert made.inputs["past_key_values.0.decoder.key"] == {0: "batch_size", 2: "past_decoder_sequence_length"}
-    assert made.inputs["past_key_values.1.encoder.value"] == {0: "batch_size", 2: "encoder_sequence_length"}
-    assert made.outputs["present.1.decoder.value"] == {0: "batch_size", 2: grown}
-    assert part(with_behavior(BART, "encoder")).outputs["last_hidden_state"] == {
-        0: "batch_size",
-        1: "encoder_sequence_length",
-    }
-
-
 # Files
 
 
@@ -69,16 +55,6 @@ def test_one_merged_decoder_replaces_two_unless_they_are_asked_for():
     apart = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
     assert plan(BART, CONFIG, decoders="separate").files == apart
     assert plan(BART, CONFIG, decoders="both").files == (*apart, "decoder_model_merged.onnx")
-
-
-def test_without_past_nothing_is_merged():
-    spec = for_task(ARCHITECTURES["bart"], "text2text-generation")
-    assert plan(spec, CONFIG).files == plan(spec, CONFIG, decoders="separate").files
-    assert plan(spec, CONFIG).files == ("encoder_model.onnx", "decoder_model.onnx")
-
-
-def test_features_without_past_are_one_file():
-    assert part(for_task(ARCHITECTURES["bart"], "feature-extraction")).name == "model"
 
 
 def test_a_merged_decoder_has_a_filler_for_its_empty_inputs():
@@ -95,11 +71,6 @@ def test_a_merged_decoder_is_checked_with_and_without_a_past():
     prompts = [emptied.pop(name) for name in ("prompt", "prompts", "long text")]
     assert prompts == [cache("past_key_values", "encoder")] * 3
     assert set(map(tuple, emptied.values())) == {()}
-
-
-def test_a_decoder_alone_has_a_cache_of_two_entries():
-    made = part(for_task(ARCHITECTURES["bart"], "text-generation-with-past"))
-    assert list(made.outputs) == ["logits", *(f"present.{layer}.{kind}" for layer in LAYERS for kind in KINDS)]
 
 
 # Refusals

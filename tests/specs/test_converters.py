@@ -1,5 +1,3 @@
-"""Paths of tensors in the arguments and the result of `forward`, and named functions."""
-
 from functools import partial
 from operator import add
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""What differs between two specs."""
-
 import pytest
 import strategies as some
 from attrs import evolve
@@ -24,9 +22,8 @@ def test_two_specs_that_differ_have_changes_and_those_back_have_the_two_sides_sw
     there, back = diff(before, after), diff(after, before)
     assert bool(every(there)) == (before != after)
     assert every(diff(before, before)) == ()
-    assert {(one.path, one.after, one.before) for one in every(there)} == {
-        (one.path, one.before, one.after) for one in every(back)
-    }
+    changes = {(one.path, one.after, one.before) for one in every(there)}
+    assert changes == {(one.path, one.before, one.after) for one in every(back)}
 
 
 SHOWN = """\

@@ -1,5 +1,3 @@
-"""Dummy tensors."""
-
 import sys
 from types import SimpleNamespace
 
@@ -33,7 +31,6 @@ rows = st.integers(2, 6)
 
 
 def array_of(function, *axes, **arguments):
-    """The dummy that a function makes."""
     spec = compose(takes("x", " ".join(map(str, axes)), "g", kind="float"), generates("g", function, **arguments))
     return dummies(spec, {})["x"]
 
@@ -97,9 +94,8 @@ def test_ids_with_image_have_the_token_of_the_image_at_the_start_alone(seed, cou
 
 
 def test_a_sequence_that_is_too_short_for_its_image_is_an_error():
-    assert "an image is 5 tokens long" in refusal(
-        InvalidSpec, array_of, "ids_with_image", 2, 4, high=9, image=4, count=5
-    )
+    message = refusal(InvalidSpec, array_of, "ids_with_image", 2, 4, high=9, image=4, count=5)
+    assert "an image is 5 tokens long" in message
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=4))
@@ -166,20 +162,16 @@ def test_a_mask_without_room_for_padding_is_ones(shape, padding):
 
 @pytest.mark.parametrize("length", [0, 1, 8])
 def test_an_unknown_padding_is_an_error_that_names_the_closest(length):
-    assert refusal(UnknownName, mask_of, 0, (2, length), "rigth") == (
-        "no padding 'rigth'; known: right, left, none; did you mean 'right'?"
-    )
+    message = "no padding 'rigth'; known: right, left, none; did you mean 'right'?"
+    assert refusal(UnknownName, mask_of, 0, (2, length), "rigth") == message
 
 
 # All dummies of a spec
 
 
 def test_dummies_have_the_order_of_the_inputs_and_the_sizes_of_the_spec():
-    assert {name: array.shape for name, array in dummies(SPEC, {}).items()} == {
-        "input_ids": (2, 16),
-        "pixels": (2, 3, 4),
-        "flags": (2,),
-    }
+    shapes = {name: array.shape for name, array in dummies(SPEC, {}).items()}
+    assert shapes == {"input_ids": (2, 16), "pixels": (2, 3, 4), "flags": (2,)}
 
 
 def test_a_given_size_replaces_that_of_the_spec_and_may_be_zero():
@@ -206,12 +198,7 @@ def test_dummies_have_the_dtypes_of_the_spec_and_float32_for_bfloat16(chosen, dt
     ("error", "more", "sizes", "words"),
     [
         (UnknownName, takes("mask", "batch_size", "pixel"), {}, "no generator 'pixel' for input 'mask' of bert; known"),
-        (
-            UnknownName,
-            takes("mask", "batch_size", "pixel"),
-            {},
-            "did you mean 'pixels'?; or add one: generates('pixel'",
-        ),
+        (UnknownName, takes("mask", "batch_size", "pixel"), {}, "'pixels'?; or add one: generates('pixel'"),
         (UnknownName, ExportSpec(), {"seq_length": 8}, "did you mean 'sequence_length'?"),
         (InvalidSpec, ExportSpec(), {"batch_size": -1}, "size 'batch_size' is -1; a size is 0 or more"),
         (UnknownName, takes("mask", "num_choices", "ids"), {}, "input 'mask' of bert: no size for 'num_choices'"),
@@ -230,7 +217,6 @@ def test_a_generator_may_name_a_function_of_another_package():
 
 
 def failing(random, shape, *, error):
-    """A generator that a user wrote, with a mistake."""
     raise {"TypeError": TypeError, "ValueError": ValueError}[error]("three rows expected")
 
 
@@ -253,6 +239,5 @@ def test_an_error_of_a_nested_dummy_names_the_generator_that_failed():
         generates("positions", "positions", mask=NestedDummy("padding_mask", "5")),
         generates("padding_mask", "integers", low=9, high=1),
     )
-    assert refusal(InvalidSpec, dummies, spec, {}).startswith(
-        "integers(high=1, low=9) cannot make a dummy for 'x' with the shape [5]: "
-    )
+    message = "integers(high=1, low=9) cannot make a dummy for 'x' with the shape [5]: "
+    assert refusal(InvalidSpec, dummies, spec, {}).startswith(message)

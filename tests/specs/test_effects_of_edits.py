@@ -52,7 +52,6 @@ PAIRS = [
 
 
 def result_of(change, spec):
-    """The changed spec without its tasks, or the type of the error."""
     try:
         return evolve(change(spec), tasks=())
     except OnnxfnError as error:
@@ -90,9 +89,8 @@ def test_an_edit_of_a_decoder_survives_another_edit(name, structure):
 
 
 def test_the_embedding_file_takes_tokens_of_the_dtype_and_the_dummies_of_the_spec():
-    edited = tensors.with_generator(
-        tensors.with_dtypes(CLASSIFIER, input_ids="int32"), "input_ids", "constant", value=3
-    )
+    narrow = tensors.with_dtypes(CLASSIFIER, input_ids="int32")
+    edited = tensors.with_generator(narrow, "input_ids", "constant", value=3)
     first, _ = plan(with_inputs_embeds(edited), CONFIG).parts
     ids = first.spec.inputs["input_ids"]
     assert (first.name, ids.kind) == ("embed_tokens", "int32")

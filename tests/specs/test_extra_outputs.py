@@ -60,9 +60,8 @@ def test_outputs_can_be_added_before_or_after_the_task(task):
 
 
 def test_a_length_that_is_a_formula_has_no_past():
-    of_squares = ExportSpec(
-        outputs=[OutputSpec("last_hidden_state", "batch_size height*width _")], cache=Cache(past="inputs")
-    )
+    squares = OutputSpec("last_hidden_state", "batch_size height*width _")
+    of_squares = ExportSpec(outputs=[squares], cache=Cache(past="inputs"))
     assert given_by(with_outputs(of_squares, "attentions.0"))["attentions.0"] == {
         0: "batch_size",
         2: "height * width",
@@ -96,11 +95,8 @@ def test_each_file_of_an_encoder_decoder_has_the_outputs_that_it_computes():
         "last_hidden_state",
         *(f"hidden_states.{layer}" for layer in range(3)),
     ]
-    assert decoder.outputs["cross_attentions.1"] == {
-        0: "batch_size",
-        2: "decoder_sequence_length",
-        3: "encoder_sequence_length",
-    }
+    axes = {0: "batch_size", 2: "decoder_sequence_length", 3: "encoder_sequence_length"}
+    assert decoder.outputs["cross_attentions.1"] == axes
 
 
 def test_one_graph_of_an_encoder_decoder_uses_its_own_names():

@@ -14,7 +14,6 @@ from onnxfn.check.cases.references import case_inputs
 from onnxfn.specs.axes import axis_map, fix_sizes, names, pattern, shape
 from onnxfn.specs.axis_symbols import fixed_sizes, graph_axes
 from onnxfn.specs.plan.check_cases import in_case
-from onnxfn.specs.tasks.tasks import edited
 
 BERT = onnxfn.for_task(onnxfn.spec_for("bert"), "text-classification")
 LLAMA = onnxfn.for_task(onnxfn.spec_for("llama"), "text-generation-with-past")
@@ -26,7 +25,6 @@ some_sizes = st.dictionaries(st.sampled_from(some.AXES), st.integers(1, 9), max_
 
 
 def moving(part):
-    """The symbols that are left."""
     return {symbol for axes in (*part.inputs.values(), *part.outputs.values()) for symbol in axes.values()}
 
 
@@ -97,10 +95,6 @@ def test_dummies_have_the_fixed_shape():
     assert refusal(onnxfn.InvalidSpec, onnxfn.dummy_inputs, spec, SIZES, batch_size=2) == (
         "'batch_size' is fixed at 1 by with_shapes, so no dummy has 2"
     )
-
-
-def test_with_shapes_is_an_edit_as_data():
-    assert edited(BERT, (onnxfn.Edit("with_shapes", {"batch_size": 1}),)) == onnxfn.with_shapes(BERT, batch_size=1)
 
 
 # Numbers

@@ -1,5 +1,3 @@
-"""What getters read from a configuration."""
-
 from types import SimpleNamespace
 
 import pytest
@@ -96,9 +94,7 @@ def test_another_text_is_no_source(text):
 
 def test_a_formula_without_a_configuration_is_a_number_or_missing():
     assert read_config(NO_NAMES, UNKNOWN, from_config("2")) == read_config(NO_NAMES, UNKNOWN, "2") == 2
-    assert "which is left out: plan(spec, config)" in refusal(
-        MissingValue, read_config, NO_NAMES, UNKNOWN, "n_head + 1"
-    )
+    assert "which is left out: plan(spec, config)" in refusal(MissingValue, read_config, NO_NAMES, UNKNOWN, "n_head+1")
 
 
 @pytest.mark.parametrize(

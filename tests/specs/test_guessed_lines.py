@@ -1,7 +1,4 @@
-"""Lines that one writes first: each works, or its error has the right line.
-
-Those that need a model are in tests/export/test_guessed_exports.py.
-"""
+"""Lines that one writes first: each works, or its error has the right line."""
 
 import builtins
 import json
@@ -26,14 +23,8 @@ TEXTS = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), TOKENS)
 FEATURES = onnxfn.for_task(BERT, "feature-extraction")
 DECODER = onnxfn.for_task(onnxfn.ARCHITECTURES["llama"], "text-generation-with-past")
 SIZES = {"vocab_size": 9, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
-NAMES |= {
-    "fe": FEATURES,
-    "decoder": DECODER,
-    "sizes": SIZES,
-    "partial": partial,
-    "pickle": pickle,
-    "deepcopy": deepcopy,
-}
+NAMES |= {"fe": FEATURES, "decoder": DECODER, "sizes": SIZES, "partial": partial}
+NAMES |= {"pickle": pickle, "deepcopy": deepcopy}
 NAMES |= {"float32": np.float32}
 STEP = "plan(with_shapes(decoder, batch_size=1, past_sequence_length=16, sequence_length=1), sizes)"
 

@@ -27,9 +27,8 @@ def test_one_input_has_other_dummies_in_every_case():
     assert (arrays["input_ids"] == onnxfn.dummy_inputs(BERT, CONFIG, "np")["input_ids"]).all()
     used = {generator.name for generator in onnxfn.plan(edited, CONFIG).parts[0].spec.dummies.generators}
     assert {"values of token_type_ids", "token_ids", "padding_mask"} <= used
-    assert "did you mean 'token_type_ids'?" in refusal(
-        onnxfn.UnknownName, onnxfn.with_generator, BERT, "token_type", "normal"
-    )
+    message = refusal(onnxfn.UnknownName, onnxfn.with_generator, BERT, "token_type", "normal")
+    assert "did you mean 'token_type_ids'?" in message
 
 
 def test_inputs_are_in_another_order_with_those_of_a_cache():
@@ -75,9 +74,8 @@ def test_an_edit_of_the_mask_holds_in_a_task_that_is_chosen_later(edit, masks):
     arrays = onnxfn.dummy_inputs(spec, LLAMA, "np", past_sequence_length=5, sequence_length=2)
     assert [f"{name} {array.dtype}" for name, array in arrays.items() if "mask" in name] == masks
     assert all(array.shape == (2, 7) for name, array in arrays.items() if "mask" in name)
-    constants = [
-        constant for constant in onnxfn.plan(spec, LLAMA).parts[0].spec.call.constants if constant.axes is not None
-    ]
+    planned = onnxfn.plan(spec, LLAMA).parts[0].spec
+    constants = [constant for constant in planned.call.constants if constant.axes is not None]
     assert [str(constant.axes) for constant in constants] == (
         ["[batch_size, past_sequence_length + sequence_length]"] if "with_constants" in edit.__name__ else []
     )
@@ -131,9 +129,8 @@ def test_all_logits_are_kept_but_in_cases_of_their_own():
             in ("last logit", "last logits", "more logits than tokens")}  # fmt: skip
     assert kept == {"last logit": 1, "last logits": 3, "more logits than tokens": 9}
     assert dict(spec.dummies.generators["logits_to_keep"].arguments) == {"value": 0}
-    assert onnxfn.dummy_inputs(onnxfn.with_input(onnxfn.spec_for("llama", TASKS[1]), NAME), LLAMA, "np")[
-        NAME
-    ] == np.int64(0)
+    spec = onnxfn.with_input(onnxfn.spec_for("llama", TASKS[1]), NAME)
+    assert onnxfn.dummy_inputs(spec, LLAMA, "np")[NAME] == np.int64(0)
 
 
 @pytest.mark.parametrize(("model_type", "task"), [("bert", "fill-mask"), ("llama", "token-classification")])

@@ -47,7 +47,6 @@ TASKED = [(model_type, task) for model_type, spec in ARCHITECTURES.items() for t
 
 
 def value(spec, path):
-    """The value at a dotted path of fields."""
     return attrgetter(path)(spec)
 
 
@@ -100,7 +99,6 @@ chosen_tasks = st.builds(evolve, some.thick_specs, task=st.none() | st.sampled_f
 
 
 def composed_or_none(*specs):
-    """The specs composed; None where that is not defined."""
     if None in specs:
         return None
     try:
@@ -204,7 +202,6 @@ def test_a_pattern_gives_its_axes_which_print_as_the_pattern(said):
 
 
 def leaves(tree, path=()):
-    """Every (path, number) of a tree, found without onnxfn."""
     if isinstance(tree, int):
         return [(path, tree)]
     steps = tree.items() if isinstance(tree, dict) else enumerate(tree)
@@ -240,7 +237,6 @@ filling = compose(
 
 @st.composite
 def dummy_specs(draw):
-    """Planned specs of some inputs, with a size for every axis."""
     made = [evolve(one, axes=draw(moving_or_literal), when=None) for one in draw(some.by_name(some.inputs)) if one.name]
     return compose(filling, ExportSpec(inputs=made), sized(**dict.fromkeys(some.AXES, 2)))
 
@@ -301,7 +297,6 @@ def test_a_dummy_is_the_same_in_another_process():
 
 
 def pickled(record):
-    """A record after a turn through pickle."""
     return pickle.loads(pickle.dumps(record))
 
 
@@ -340,7 +335,6 @@ sys.stdout.buffer.write(pickle.dumps((agreed, [spec for spec, _ in pairs])))
 
 @st.composite
 def specs_and_names(draw):
-    """A spec with tensors, and some of their names."""
     spec = compose(draw(some.specs), ExportSpec(inputs=[draw(some.inputs)]))
     return spec, draw(st.lists(st.sampled_from(every_name(spec)), min_size=1, unique=True))
 

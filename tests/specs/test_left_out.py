@@ -1,5 +1,3 @@
-"""What a plan leaves out of a model's inputs, and the edit that takes it."""
-
 import pytest
 
 import onnxfn

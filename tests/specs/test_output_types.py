@@ -1,5 +1,3 @@
-"""The dtypes of outputs, before a graph is built."""
-
 from refusals import refusal
 
 import onnxfn

@@ -1,5 +1,3 @@
-"""Words for the quality of quantized files, and the advice for poor ones."""
-
 import pytest
 from attrs import evolve
 from hypothesis import given

@@ -21,10 +21,8 @@ def tokenizer():
 
 
 def inputs_of(model_type, task, preprocessor, values=WIDE, **sizes):
-    """The inputs of a tiny model, from a preprocessor."""
-    return dummy_inputs(
-        spec_for(model_type, task), tiny.config(model_type, **values), "np", preprocessor=preprocessor, **sizes
-    )
+    config = tiny.config(model_type, **values)
+    return dummy_inputs(spec_for(model_type, task), config, "np", preprocessor=preprocessor, **sizes)
 
 
 def image_processor(size):
@@ -82,9 +80,8 @@ def test_a_tokenizer_without_padding_gets_texts_of_equal_length(tmp_path):
 
 def test_an_image_processor_computes_pixel_values():
     arrays = inputs_of("vit", "image-classification", image_processor(24), {}, batch_size=3)
-    assert {name: (array.shape, array.dtype.name) for name, array in arrays.items()} == {
-        "pixel_values": ((3, 3, 24, 24), "float32")
-    }
+    facts = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
+    assert facts == {"pixel_values": ((3, 3, 24, 24), "float32")}
 
 
 def test_the_sound_is_a_tone_of_220_hertz():

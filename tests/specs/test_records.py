@@ -1,5 +1,3 @@
-"""Every record: what it holds, how it prints, and what it refuses."""
-
 import re
 import traceback
 from html import escape

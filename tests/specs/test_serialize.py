@@ -1,5 +1,3 @@
-"""Records to JSON and back."""
-
 import json
 
 import pytest
@@ -36,10 +34,8 @@ def test_axes_are_written_as_their_pattern():
 
 
 def test_fields_with_their_neutral_value_are_left_out():
-    assert to_plain(ExportSpec(target=Target(opset=18))) == {
-        "record": "ExportSpec",
-        "target": {"record": "Target", "opset": 18},
-    }
+    target = {"record": "Target", "opset": 18}
+    assert to_plain(ExportSpec(target=Target(opset=18))) == {"record": "ExportSpec", "target": target}
 
 
 def test_a_constant_that_is_none_is_written():

@@ -1,5 +1,3 @@
-"""`repr` of records: short, clear, and without what is not specified."""
-
 import re
 
 import attrs
@@ -113,7 +111,6 @@ def numbers_of(ranges):
 
 
 def expanded(row):
-    """The rows that a printed row means."""
     columns = [numbers_of(ranges) for ranges in RANGES.findall("\n".join(row))]
     for numbers in zip(*columns, strict=True) if columns else [()]:
         following = iter(map(str, numbers))

@@ -1,5 +1,3 @@
-"""Specs that other versions of onnxfn stored."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Tasks."""
-
 import pytest
 import transformers
 
@@ -39,9 +37,8 @@ def test_question_answering_has_start_and_end_logits():
 
 def test_the_overlay_of_a_task_is_composed_onto_the_spec():
     spec = compose(sized(batch_size=2), tasked("ner", sized(batch_size=9), gives("tags", "batch_size")))
-    assert for_task(spec, "ner") == compose(
-        sized(batch_size=9), gives("tags", "batch_size"), ExportSpec(task="ner", tasks=spec.tasks)
-    )
+    tagged = compose(sized(batch_size=9), gives("tags", "batch_size"), ExportSpec(task="ner", tasks=spec.tasks))
+    assert for_task(spec, "ner") == tagged
 
 
 def test_a_row_wins_over_the_table_of_tasks():
@@ -50,9 +47,8 @@ def test_a_row_wins_over_the_table_of_tasks():
 
 
 def test_the_edits_of_a_task_are_applied():
-    assert [pattern(one.axes) for one in for_task(BERT, "multiple-choice").inputs] == [
-        "batch_size num_choices sequence_length"
-    ]
+    patterns = [pattern(one.axes) for one in for_task(BERT, "multiple-choice").inputs]
+    assert patterns == ["batch_size num_choices sequence_length"]
 
 
 @pytest.mark.parametrize("name", [*SYNONYMS, *SYNONYMS.values(), *TASKS, "my-own-task"])

@@ -31,14 +31,12 @@ def test_facts_are_specs_of_one_record():
     assert takes("x", "batch_size", "ids", kind="float", path=("a", 0), when="b") == ExportSpec(
         inputs=[InputSpec("x", axis_map("batch_size"), "ids", "float", ("a", 0), "b")]
     )
-    assert gives("y", "batch_size _", path=("a",), when="b") == ExportSpec(
-        outputs=[OutputSpec("y", axis_map("batch_size _"), ("a",), "b")]
-    )
+    output = OutputSpec("y", axis_map("batch_size _"), ("a",), "b")
+    assert gives("y", "batch_size _", path=("a",), when="b") == ExportSpec(outputs=[output])
     constants = [Constant("use_cache", value=False), Constant("mode", "fast")]
     assert always(use_cache=False, mode="fast") == ExportSpec(call=Call(constants=constants))
-    assert patched("m:A.f", by="p:f", why="branches") == ExportSpec(
-        call=Call(patches=[Patch("m:A.f", "p:f", "branches")])
-    )
+    patch = Patch("m:A.f", "p:f", "branches")
+    assert patched("m:A.f", by="p:f", why="branches") == ExportSpec(call=Call(patches=[patch]))
 
 
 def test_removing_nothing_changes_nothing():
@@ -88,10 +86,8 @@ def test_an_axis_is_added_to_the_inputs_that_start_with_the_pattern():
 
 
 def test_only_tasks_keeps_the_given_order():
-    assert [one.name for one in only_tasks(BERT, "feature-extraction", "fill-mask").tasks] == [
-        "feature-extraction",
-        "fill-mask",
-    ]
+    names = [one.name for one in only_tasks(BERT, "feature-extraction", "fill-mask").tasks]
+    assert names == ["feature-extraction", "fill-mask"]
     assert only_tasks(BERT).tasks == ()
 
 
@@ -123,9 +119,8 @@ NAMES = {
 def test_each_layer_of_a_cache_has_the_new_name_and_the_old_place():
     spec = renamed(spec_for("llama", "text-generation-with-past"), **NAMES)
     part = plan(spec, LLAMA).parts[0]
-    assert [name for name in part.inputs if "past" in name] == [
-        *("past_key_0", "past_value_0", "past_key_1", "past_value_1")
-    ]
+    past = [name for name in part.inputs if "past" in name]
+    assert past == ["past_key_0", "past_value_0", "past_key_1", "past_value_1"]
     assert list(part.outputs)[1:] == ["present_key_0", "present_value_0", "present_key_1", "present_value_1"]
     assert part.spec.inputs["past_key_1"].forward_path == ("past_key_values", "1", "keys")
     assert {(each.input, each.output) for each in part.spec.feedback} == {

@@ -79,10 +79,8 @@ def test_a_long_text_has_512_tokens_or_as_many_as_the_model_has_positions(positi
 
 def test_a_decoder_has_a_long_prompt_and_a_past_that_is_as_long():
     spec = spec_for("gpt2", "text-generation-with-past")
-    sizes = [
-        {name: array.shape[-1] for name, array in dummies(case_of(spec, GPT, name), {}).items()}
-        for name in (LONG_TEXT, LONG_PAST)
-    ]
+    arrays = [dummies(case_of(spec, GPT, name), {}) for name in (LONG_TEXT, LONG_PAST)]
+    sizes = [{name: array.shape[-1] for name, array in each.items()} for each in arrays]
     assert (sizes[0]["input_ids"], sizes[0]["attention_mask"]) == (512, 512)
     assert sizes[1]["attention_mask"] == 512
     assert sizes[1]["input_ids"] < 16

@@ -1,5 +1,3 @@
-"""Embeddings in place of tokens: two files, of which one gives what the other takes."""
-
 import numpy as np
 import pytest
 import strategies as some
@@ -24,11 +22,8 @@ def planned(spec, **overrides):
 
 def test_the_embedding_file_computes_the_input_of_the_model():
     table, model = planned(LLAMA)
-    assert (table.name, table.inputs, table.outputs) == (
-        "embed_tokens",
-        {"input_ids": TOKENS},
-        {"inputs_embeds": TOKENS},
-    )
+    assert table.name == "embed_tokens"
+    assert (table.inputs, table.outputs) == ({"input_ids": TOKENS}, {"inputs_embeds": TOKENS})
     assert (model.name, next(iter(model.inputs.items()))) == ("model", ("inputs_embeds", TOKENS))
     assert "input_ids" not in model.inputs
     assert model.spec.links == (Link("inputs_embeds", "embed_tokens", "inputs_embeds"),)
@@ -37,9 +32,8 @@ def test_the_embedding_file_computes_the_input_of_the_model():
 
 def test_an_embedding_is_as_wide_as_the_configuration_says():
     table, model = planned(onnxfn.for_task(onnxfn.spec_for("albert"), "fill-mask"))
-    assert [str(one.axes) for one in (table.spec.outputs[0], model.spec.inputs[0])] == [
-        "[batch_size, sequence_length, 16]"
-    ] * 2
+    axes = [str(one.axes) for one in (table.spec.outputs[0], model.spec.inputs[0])]
+    assert axes == ["[batch_size, sequence_length, 16]"] * 2
 
 
 def test_one_graph_of_an_encoder_decoder_takes_embeddings():
@@ -50,9 +44,8 @@ def test_one_graph_of_an_encoder_decoder_takes_embeddings():
 
 @given(some.specs)
 def test_adding_twice_equals_adding_once(spec):
-    plain = onnxfn.compose(
-        evolve(spec, parts=onnxfn.Parts()), onnxfn.takes("input_ids", "batch_size sequence_length", "token_ids")
-    )
+    ids = onnxfn.takes("input_ids", "batch_size sequence_length", "token_ids")
+    plain = onnxfn.compose(evolve(spec, parts=onnxfn.Parts()), ids)
     once = onnxfn.with_inputs_embeds(plain)
     assert onnxfn.with_inputs_embeds(once) == once
 

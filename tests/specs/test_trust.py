@@ -39,7 +39,6 @@ HOSTILE_TARGETS = (
 
 @pytest.fixture
 def canary(tmp_path, monkeypatch):
-    """The name of a module that can be imported, and is not imported yet."""
     (tmp_path / f"{CANARY}.py").write_text("import numpy\n\ndef ids(random, shape):\n    return numpy.zeros(shape)\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield CANARY
@@ -47,7 +46,6 @@ def canary(tmp_path, monkeypatch):
 
 
 def record_in_a_spec(record):
-    """JSON of a spec that has a record inside a task."""
     fields = {
         "Generator": ("dummies", "Dummies", "generators"),
         "ArgumentBuilder": ("call", "Call", "builders"),

@@ -1,8 +1,4 @@
-"""The tiny models whose exports get seeded faults: random weights that matter, vocabularies larger than any text.
-
-Every matrix is N(0, 0.15), so each has a part in the answer. Parameters that were constant are uneven. Texts that are
-read as a whole have a vocabulary of 5,000 tokens: no random text has the pad token by luck.
-"""
+"""The tiny models whose exports get seeded faults: random weights that matter, vocabularies larger than any text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -70,7 +66,6 @@ MODELS: Mapping[str, Kind] = {
 
 
 def build(name: str) -> tuple[Any, onnxfn.ExportSpec]:
-    """The model of a name in `MODELS`, and the spec of its export."""
     import torch
 
     kind = MODELS[name]

@@ -1,9 +1,3 @@
-"""Statistics of norms over batches, measured on inputs.
-
-A new model has the means 0 and the variances 1. With them, values vanish in a deep network, and its outputs are
-constants that show no fault.
-"""
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -16,7 +10,6 @@ A channel that is nearly constant on the measured inputs would amplify other inp
 
 
 def batch_norms(model: Any) -> list[Any]:
-    """The modules of a model that have running means."""
     return [module for module in model.modules() if "running_mean" in dict(module.named_buffers(recurse=False))]
 
 

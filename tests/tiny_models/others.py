@@ -47,7 +47,6 @@ def random_model(build: Callable[[], Any]) -> Any:
 
 
 def diffusers_model(name: str, **sizes: Any) -> Callable[[], Any]:
-    """A function that builds a model of a class of diffusers."""
     return lambda: random_model(lambda: getattr(library("diffusers"), name)(**sizes))
 
 
@@ -57,12 +56,10 @@ def sized_model(name: str, **options: Any) -> Callable[[], Any]:
 
 
 def timm_model(name: str, **options: Any) -> Callable[[], Any]:
-    """A function that builds a model of timm."""
     return lambda: random_model(lambda: library("timm").create_model(name, **options))
 
 
 def clip_text_model(loader: str, **options: Any) -> Callable[[], Any]:
-    """A function that builds the text encoder of CLIP."""
     return lambda: tiny.model("clip_text_model", loader, projection_dim=16, **options)
 
 

@@ -46,17 +46,14 @@ def ids(*shape: int, high: int = 5) -> torch.Tensor:
 
 
 def sequence(build: Callable[[], Any], size: int = 4, name: str = "input", axes: str = SEQUENCE) -> Own:
-    """A module of a sequence of features `[3, 6, size]`."""
     return Own(build, {name: real(3, 6, size)}, {name: axes})
 
 
 def signal(build: Callable[[], Any], length: int = 12) -> Own:
-    """A module of a signal with four channels."""
     return Own(build, {"input": real(3, 4, length)}, {"input": CHANNELS})
 
 
 def image(build: Callable[[], Any], size: int = 12) -> Own:
-    """A module of images with four channels."""
     return Own(build, {"input": real(2, 4, size, size + 2)}, {"input": IMAGE})
 
 
@@ -156,7 +153,6 @@ def reductions(x):
 
 
 def integer_module(function: Callable[..., Any], dtype: str, count: int) -> Own:
-    """A function of integers in a dtype."""
     small = ids(3, 6, high=100).to(getattr(torch, dtype))
     names = ("x", "y")[:count]
     return Own(lambda: function, dict.fromkeys(names, small), dict.fromkeys(names, "batch_size time"))

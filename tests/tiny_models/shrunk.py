@@ -36,12 +36,10 @@ SIZES: tuple[tuple[Any, str], ...] = (
 
 
 def fits(name: str, patterns: str) -> bool:
-    """Whether a name is one of these patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns.split())
 
 
 def sized(name: str, value: Any) -> Any:
-    """The small size of what is so called, or the value itself."""
     if isinstance(value, (list, tuple)):
         return _staged(name, list(value)) if value and all(type(one) is int for one in value) else value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -64,7 +62,6 @@ def _staged(name: str, values: list[int]) -> list[int]:
 
 
 def config(model_type: str, **overrides: Any) -> Any:
-    """A small configuration of any model type; that of a row where it has one in tiny.py."""
     from transformers import AutoConfig
 
     if model_type in SPECIAL and model_type not in DERIVED:
@@ -73,7 +70,6 @@ def config(model_type: str, **overrides: Any) -> Any:
 
 
 def small(default: Any, **overrides: Any) -> Any:
-    """The configuration with small sizes, those inside it too."""
     told = default.to_dict()
     inner = {name: vars(default).get(name) for name in told}
     nested = {name: one for name, one in inner.items() if hasattr(one, "to_dict") and hasattr(one, "model_type")}
@@ -121,7 +117,6 @@ def _tokens(told: Mapping[str, Any], vocabulary: int) -> dict[str, int]:
 
 
 def kind(model_type: str, name: str) -> Any:
-    """A class of transformers, also where the package itself does not export it."""
     import transformers
     from transformers.models.auto.configuration_auto import model_type_to_module_name
 
@@ -132,10 +127,7 @@ def kind(model_type: str, name: str) -> Any:
 
 
 def model(model_type: str, name: str, change: Callable[[Any], Any] = lambda config: config, **overrides: Any) -> Any:
-    """A model of this class of transformers with a small configuration: uneven weights, a fixed seed.
-
-    `change` edits the configuration.
-    """
+    """A model of this class of transformers with a small configuration: uneven weights, a fixed seed."""
     import torch
 
     with torch.random.fork_rng():

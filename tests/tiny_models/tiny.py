@@ -34,7 +34,6 @@ BESIDE: Mapping[str, Mapping[str, tuple[str, str]]] = {"speecht5": {"vocoder": (
 
 
 def config(model_type: str, **overrides: Any) -> Any:
-    """A small configuration of this model type; `overrides` are its own arguments."""
     from transformers import AutoConfig
 
     default = AutoConfig.for_model(CALLED.get(model_type, model_type))
@@ -47,7 +46,6 @@ def config(model_type: str, **overrides: Any) -> Any:
 def model(
     model_type: str, loader: str = "AutoModel", change: Callable[[Any], Any] = lambda config: config, **overrides: Any
 ) -> Any:
-    """A model in evaluation mode: weights from a fixed seed, none constant. `change` edits the configuration."""
     import torch
     import transformers
 
@@ -72,7 +70,6 @@ def model(
 
 
 def spec_and_model(model_type: str, task: str, **overrides: Any) -> tuple[Any, Any]:
-    """The spec of a row for a task, and a model of the class that it names."""
     import onnxfn
 
     spec = onnxfn.spec_for(model_type, task)
@@ -93,10 +90,7 @@ def _layer_types(told: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _norm(model: Any, shape: list[int], bias: float) -> None:
-    """Norms over batches get this bias, and the statistics of noise of this shape.
-
-    Without statistics, what a deep net says is a constant.
-    """
+    """Norms over batches get this bias, and the statistics of noise of this shape."""
     import torch
 
     for norm in batch_norms(model) if bias else ():
@@ -131,7 +125,6 @@ def _louden(model: Any) -> None:
 
 
 def _moderate(model: Any, changes: Mapping[str, tuple[float, float]]) -> None:
-    """Matchers whose weights are scaled and shifted."""
     for name, weights in model.named_parameters():
         for end, (factor, more) in changes.items():
             if name.endswith(end):
@@ -153,7 +146,6 @@ def _hush(model: Any) -> None:
 
 
 def _planar(model: Any) -> list[Any]:
-    """The convolutions of images."""
     import torch
 
     return [one for one in model.modules() if isinstance(one, torch.nn.Conv2d)]

@@ -23,17 +23,14 @@ ROWS, ROWS_OF_MATRICES, SQUARES = real(3, 6), real(3, 5, 4), real(3, 4, 4) + 3 *
 
 
 def ties(x: torch.Tensor) -> torch.Tensor:
-    """Numbers of which several are equal."""
     return (2 * x).round()
 
 
 def positive(x: torch.Tensor) -> torch.Tensor:
-    """Matrices that have a Cholesky factor."""
     return x @ x.mT + torch.eye(x.shape[-1])
 
 
 def whole(x: torch.Tensor) -> torch.Tensor:
-    """Whole numbers in int64, of both signs."""
     return (5 * x).round().long()
 
 

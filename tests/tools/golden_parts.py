@@ -1,7 +1,4 @@
-"""Write tests/architectures/golden_parts.json: the files, inputs and outputs of models that see or hear and write.
-
-python tests/tools/golden_parts.py
-"""
+"""Write tests/architectures/golden_parts.json: the files, inputs and outputs of models that see or hear and write."""
 
 import sys
 from pathlib import Path

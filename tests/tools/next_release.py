@@ -62,7 +62,6 @@ SAMPLE = {
 
 
 def run(*command, folder=ROOT, environment=None):
-    """What a command prints; the line that says why it failed is raised."""
     done = subprocess.run(
         command, cwd=folder, check=False, capture_output=True, text=True, env={**os.environ, **(environment or {})}
     )
@@ -79,7 +78,6 @@ def run(*command, folder=ROOT, environment=None):
 
 
 def version_before(package, version):
-    """The highest release below a version."""
     from packaging.version import Version
 
     printed = run(sys.executable, "-m", "pip", "index", "versions", package)
@@ -125,7 +123,6 @@ def facts_of(package, folder):
 
 
 def names_table(package, before, version, python, folder):
-    """The lines of the table of names, and what was compared."""
     new = site_packages(python) / package if python else None
     after = facts_of(package, new if new and new.exists() else unpacked(package, version, folder))
     earlier = facts_of(package, unpacked(package, before, folder))
@@ -194,7 +191,6 @@ def results(lines):
 
 
 def sample_table(tests, lines):
-    """The lines of the table of groups, and one for each test that failed."""
     found, messages = results(lines)
     found = dict.fromkeys(tests, "LEFT") | dict.fromkeys(messages, "ERROR") | found
     counts = {}
@@ -214,7 +210,6 @@ def sample_table(tests, lines):
 
 
 def report(package, version, arguments, folder):
-    """The lines of the report of one release."""
     start = time.monotonic()
     commit = run("git", "rev-parse", "--short", "HEAD").strip()
     before = arguments.before or version_before(package, version)

@@ -80,9 +80,8 @@ def test_products_change_less_than_with_the_nearest_codes(seed, rule):
 def test_weights_that_are_codes_times_a_scale_stay(seed, exponent):
     whole = np.random.default_rng(seed).integers(-8, 8, size=(8, 64)).astype(np.float32)
     whole[:, ::32] = -8
-    _, _, values = steps_and_values(
-        calibrated(whole * 2.0**exponent, drawn(seed, 1, 64)[1], WeightRule()), WeightRule(), 64
-    )
+    codes = calibrated(whole * 2.0**exponent, drawn(seed, 1, 64)[1], WeightRule())
+    _, _, values = steps_and_values(codes, WeightRule(), 64)
     assert np.array_equal(values, whole * 2.0**exponent)
 
 

@@ -39,13 +39,8 @@ def test_a_transposed_converted_or_changed_tensor_has_no_match(tmp_path):
     raw = torch.randn(40, 30)
     changed = raw.clone()
     changed[-1, -1] += 1
-    tensors = {
-        "transposed": raw.t(),
-        "half": raw.half(),
-        "changed": changed,
-        "slice": raw[:20],
-        "bits": raw.view(torch.int32),
-    }
+    others = {"half": raw.half(), "changed": changed, "bits": raw.view(torch.int32)}
+    tensors = {"transposed": raw.t(), "slice": raw[:20], **others}
     assert matches_by_bytes(tmp_path, {"raw": raw}, tensors) == {}
 
 
@@ -93,19 +88,15 @@ def test_a_match_has_the_bytes_of_the_tensor(tmp_path_factory, tensors):
     content = (folder / "model.safetensors").read_bytes()
     matches = entries_by_bytes({name: weight(raw) for name, raw in raws.items()}, entries(folder))
     assert {name: entry.name for name, entry in matches.items()} == {name: name for name in raws}
-    assert all(
-        content[entry.offset : entry.offset + entry.length] == raws[name].numpy().tobytes()
-        for name, entry in matches.items()
-    )
+    found = {name: content[entry.offset : entry.offset + entry.length] for name, entry in matches.items()}
+    assert all(own == raws[name].numpy().tobytes() for name, own in found.items())
 
 
 def test_arrays_are_views_of_the_stored_tensors(tmp_path):
     stored = {"a": torch.randn(4, 3), "b": torch.arange(5), "c": torch.tensor(True), "d": torch.zeros(0, 2)}
     save_file(stored, tmp_path / "model.safetensors")
     read = arrays(entries(tmp_path))
-    assert all(
-        np.array_equal(read[name], raw.numpy()) and read[name].shape == raw.shape for name, raw in stored.items()
-    )
+    assert all(np.array_equal(read[key], raw.numpy()) and read[key].shape == raw.shape for key, raw in stored.items())
     assert not any(array.flags.owndata for array in read.values())
 
 

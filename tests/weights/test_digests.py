@@ -31,7 +31,6 @@ def with_other_weights(model):
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):
-    """Two exports of T5, of models with different weights."""
     folder = tmp_path_factory.mktemp("digests")
     spec, model = onnxfn.spec_for("t5", "text2text-generation-with-past"), tiny.model("t5", "AutoModelForSeq2SeqLM")
     onnxfn.export(spec, model, folder / "a", check=False, write=WRITE)

@@ -20,7 +20,6 @@ LINK = "is a link out of its folder"
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a file, and a file next to it."""
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "file").write_text("{}")

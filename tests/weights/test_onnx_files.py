@@ -54,11 +54,8 @@ def test_large_weights_of_a_file_become_external_data_in_the_file_itself(tmp_pat
 def test_the_producer_is_onnxfn_only_for_files_that_it_wrote(tmp_path):
     own, other = written(tmp_path / "own.onnx", model()), written(tmp_path / "other.onnx", model("onnxfn2"))
     onnx.save(onnx.load(own), tmp_path / "saved_again.onnx")
-    assert [onnx_files.written_by_onnxfn(path) for path in (own, other, tmp_path / "saved_again.onnx")] == [
-        True,
-        False,
-        False,
-    ]
+    files = (own, other, tmp_path / "saved_again.onnx")
+    assert [*map(onnx_files.written_by_onnxfn, files)] == [True, False, False]
 
 
 def test_the_names_of_external_data_are_those_that_onnx_reads(tmp_path):

@@ -43,7 +43,6 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool, 
 
 
 def graph(tensors, op="Identity"):
-    """A graph whose outputs are its weights."""
     values = [ir.Value(name=name, const_value=tensor) for name, tensor in tensors.items()]
     nodes = [ir.node(op, [value]) for value in values]
     for node, value in zip(nodes, values, strict=True):
@@ -116,11 +115,8 @@ def test_a_written_file_is_what_onnx_ir_would_write(tmp_path, threshold):
 
 
 def test_external_data_is_aligned(tmp_path):
-    raws = {
-        "odd": torch.ones(1031, dtype=torch.int8),
-        "line": torch.ones(300),
-        "page": torch.ones(MIN_PAGE_ALIGNED_BYTES // 4),
-    }
+    pages = torch.ones(MIN_PAGE_ALIGNED_BYTES // 4)
+    raws = {"odd": torch.ones(1031, dtype=torch.int8), "line": torch.ones(300), "page": pages}
     places = weight_placements(graph(weights(raws)), DATA_FILE, threshold=0)
     assert [(place.file, place.offset) for place in places.values()] == [
         ("model.onnx_data", 0),
@@ -310,16 +306,11 @@ def test_a_shared_weight_is_stored_once_with_the_first_file(dtype, threshold, tm
     table = model.shared.weight.nbytes // (2 if dtype == "float16" else 1)
     assert abs(sizes(separate.files) - sizes(shared.files) - table) < 2 * PAGE_BYTES
     files = {os.path.basename(file): file for file in shared.files}
-    data_files = {
-        name: {place["location"] for place in locations(files[name]).values()}
-        for name in files
-        if name.endswith("onnx")
-    }
+    places = {name: locations(files[name]).values() for name in files if name.endswith("onnx")}
+    data_files = {name: {place["location"] for place in every} for name, every in places.items()}
     own = set() if threshold else {"decoder_model_merged.onnx_data"}
-    assert data_files == {
-        "encoder_model.onnx": {"encoder_model.onnx_data"},
-        "decoder_model_merged.onnx": {"encoder_model.onnx_data"} | own,
-    }
+    decoder = {"encoder_model.onnx_data"} | own
+    assert data_files == {"encoder_model.onnx": {"encoder_model.onnx_data"}, "decoder_model_merged.onnx": decoder}
     assert {name for name in files if "_model" in name} == {*data_files, "encoder_model.onnx_data"} | own
 
 
@@ -375,10 +366,8 @@ def test_the_check_maps_the_weights_in_a_large_file(dtype, tmp_path, monkeypatch
     )
     mapped = open_check_session(file)
     assert len(contents[0]) < 0.8 * file.stat().st_size
-    feeds = {
-        port.name: np.ones([size if isinstance(size, int) else 3 for size in port.shape], np.int64)
-        for port in read.get_inputs()
-    }
+    shapes = {port.name: [size if isinstance(size, int) else 3 for size in port.shape] for port in read.get_inputs()}
+    feeds = {name: np.ones(shape, np.int64) for name, shape in shapes.items()}
     for expected, actual in zip(read.run(None, feeds), mapped.run(None, feeds), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)  # other optimizations, other roundings
 

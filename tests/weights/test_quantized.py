@@ -1,5 +1,3 @@
-"""Weights that are quantized while they are read."""
-
 import sys
 from unittest.mock import Mock
 
@@ -32,7 +30,6 @@ float_dtypes = st.sampled_from((torch.float32, torch.float16, torch.bfloat16))
 
 
 def stored(matrix, rule, dtypes=DTYPES):
-    """The arrays that a matrix is stored as, by their roles, as a file gets them."""
     tensor = quantized(QuantizedWeight("w", onnx_ir.tensor_adapters.TorchTensor(matrix), rule))
     lazy = {role: tensor(role, dtypes[role], quantized_shape(rule, role, matrix.shape)) for role in roles(rule)}
     return {
@@ -42,7 +39,6 @@ def stored(matrix, rule, dtypes=DTYPES):
 
 
 def codes_of(packed, bits):
-    """Codes that are packed along the last axis, as integers."""
     parts = [packed >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)]
     return np.stack(parts, -1).reshape(*packed.shape[:-1], -1).astype(np.float64)
 

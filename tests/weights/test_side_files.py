@@ -1,5 +1,3 @@
-"""Side files: of a checkpoint's folder, only the files of a model are copied."""
-
 import re
 from pathlib import Path
 

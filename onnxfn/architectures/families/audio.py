@@ -21,11 +21,8 @@ waveforms: ExportSpec = compose(
 
 
 def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
-    """A spec of the number of frames of wav2vec2's encoder for `length`, the symbol of the number of samples.
-
-    The convolutions have no padding. Those of the adapter have kernel 3 and padding 1 on both sides, so the formula
-    takes them as kernel 1. `config`: the prefix of the configuration's keys.
-    """
+    """A spec of the number of frames of wav2vec2's encoder; `config` is the prefix of the configuration's keys."""
+    # The convolutions have no padding. Those of the adapter have kernel 3 and padding 1 on both sides: as kernel 1.
     adapters = f"{config}num_adapter_layers if {config}add_adapter else 0"
     encoder_frames = f"convolved({length}, {config}conv_kernel, {config}conv_stride)"
     strides = f"repeated({config}adapter_stride, {adapters})"
@@ -64,11 +61,7 @@ mel_inputs: ExportSpec = compose(
 
 
 def subsampled_frames(kernel: str, times: str, length: str = "sequence_length") -> ExportSpec:
-    """A spec of the number of frames after convolutions that shorten a mel spectrogram: `times` of them.
-
-    Their keys are in the configuration, or in its `encoder_config`. `kernel`: that of each, less its padding. `length`:
-    the symbol of the number of steps.
-    """
+    """A spec of the frames after `times` convolutions that shorten a mel spectrogram; `kernel` is less its padding."""
     return reads(
         num_mel_bins="encoder_config.num_mel_bins or num_mel_bins",
         mel_kernel="encoder_config.subsampling_conv_kernel_size or subsampling_conv_kernel_size",

@@ -70,13 +70,8 @@ IMAGE_ENCODER, MASK_DECODER = "vision_encoder", "prompt_encoder_mask_decoder"
 def promptable_segmentation(
     *inputs: ExportSpec, encoder: str = "self.get_image_embeddings", decoder: str = "self.forward"
 ) -> ExportSpec:
-    """A spec of a model that segments the objects at given points: SAM, SAM-HQ, SAM 2.
-
-    Inputs: `pixel_values` of the encoder; of the decoder `inputs`, then `input_points`, x and y of each point, and
-    `input_labels`, whether the object covers the point. A row adds the embeddings that the encoder hands to the
-    decoder. Tasks: feature-extraction, in two files. The decoder gives several masks per object, and the predicted
-    quality of each mask. Without a name of what it runs it would have the inputs and outputs of the task too.
-    """
+    """A spec of SAM, SAM-HQ, SAM 2: an encoder of images, and a decoder of points with several masks per object."""
+    # Without a name of what it runs it would have the inputs and outputs of the task too.
     return compose(
         generates("points", "uniform", low=0.0, high=from_config("image_size")),
         generates("point_labels", "integers", low=0, high=2),

@@ -1,8 +1,4 @@
-"""The inputs of towers from processors: images, patches in one row, tiles; spectrograms, waveforms, and their masks.
-
-A form is a spec of the inputs and of their dummies. Its inputs have the names of the arguments of `get_image_features`,
-or of `get_audio_features`. The arguments of a model show which forms it may take.
-"""
+"""The inputs of towers as processors give them, named as by `get_image_features` or `get_audio_features`."""
 
 from __future__ import annotations
 
@@ -134,10 +130,7 @@ PATCH_STRIPS = compose(
 
 
 def placed_patches(images: str, side: str, path: Path = ()) -> ExportSpec:
-    """A spec of the patches of each image, and the column and the row of each; -1 for padding.
-
-    `images`: the axis of images. `side`: the key of the side of a pooled square. `path`: that of the places.
-    """
+    """A spec of the patches of each image, and their columns and rows; `side`: the key of a pooled square's side."""
     return compose(
         takes("pixel_values", f"{images} num_tokens*pooled_patches patch_values=", "patches", kind="float"),
         takes("pixel_position_ids", f"{images} num_tokens*pooled_patches 2", "patch_places", path=path),

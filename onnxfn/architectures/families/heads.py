@@ -1,8 +1,4 @@
-"""Outputs of tasks that a row does not define, by the family that the row belongs to.
-
-A head is the layers that a class of transformers adds to a model for a task. A row with the inputs of a family has the
-heads of that family, if the tables of transformers list a class for them. A row names a head only where it differs.
-"""
+"""Outputs of tasks that a row lacks: it has the heads of its family if transformers lists classes for them."""
 
 from __future__ import annotations
 
@@ -22,11 +18,7 @@ from onnxfn.specs.tasks.tasks import DEFAULT_TASK, task_names, tasked
 
 @frozen
 class Heads:
-    """The heads of the rows of a family: the tasks of the rows that have its input, with these axes.
-
-    `behavior`: the one that has the input; None for the spec itself. `reads`: names that such a row reads from the
-    configuration.
-    """
+    """The heads of rows with the input of a family; `reads`: names that such a row reads from the configuration."""
 
     tensor: InputSpec
     tasks: ExportSpec

@@ -83,10 +83,7 @@ LANGUAGE_MODEL = "language_model"
 
 
 def drawing_parts(decoder: ExportSpec, *specs: ExportSpec) -> ExportSpec:
-    """A spec of the files of a model that draws.
-
-    `decoder` takes embeddings and gives logits; its part gives states instead. `specs` hold for all parts.
-    """
+    """A spec of the files of a model that draws; the part of `decoder` gives states in place of logits."""
     states = evolve(decoder, outputs=gives("last_hidden_state", f"{TOKENS} _").outputs)
     names = [PARTS[0][0], LANGUAGE_MODEL, *(name for name, _, _ in PARTS[1:])]
     return compose(

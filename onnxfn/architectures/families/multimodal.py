@@ -26,10 +26,7 @@ def embedding_output(name: str, batch: str) -> ExportSpec:
 
 
 def layer_states(axes: str) -> ExportSpec:
-    """A spec of the outputs `hidden_states.0`, `hidden_states.1`, ...: the embeddings, and the output of each layer.
-
-    The graph has them if the configuration has `output_hidden_states`.
-    """
+    """A spec of the outputs `hidden_states.0`, ..., if the configuration has `output_hidden_states`."""
     layers = "num_layers + 1 if output_hidden_states else 0"
     name, path = "hidden_states.{layer}", ("hidden_states", "{layer}")
     return ExportSpec(
@@ -74,11 +71,7 @@ Each output is one vector per row, except `video_embeds`, which has one more axi
 
 
 def similarity_outputs(other: str, batch: str = "batch_size") -> ExportSpec:
-    """A spec of the outputs of a contrastive model: the similarities, and the embeddings of both sides.
-
-    `other`: what the texts are compared with: image or audio. It is part of the names. `batch`: the symbol of its batch
-    axis.
-    """
+    """A spec of the similarities and embeddings of texts and an `other`: image or audio, with the axis `batch`."""
     return compose(
         gives(f"logits_per_{other}", f"{batch} text_batch_size"),
         gives("logits_per_text", f"text_batch_size {batch}"),

@@ -1,8 +1,4 @@
-"""Layers with a recurrent state (state spaces, linear attention): the rows of their cache.
-
-Compose them with a family of decoders. A layer keeps the last inputs of its convolution, `past_conv.0`, and the state
-of its recurrence.
-"""
+"""Layers with a recurrent state (state spaces, linear attention): the rows of their cache, as `past_conv.0`."""
 
 from __future__ import annotations
 
@@ -91,10 +87,7 @@ def mamba_layers(
     layers: Source = "num_layers",
     argument: str = "past_key_values",
 ) -> ExportSpec:
-    """A spec of layers with the selective scan of the first Mamba, which PyTorch continues by single tokens only.
-
-    `layers`: how many have such a mixer, or which. `argument`: that of `forward` that is the cache.
-    """
+    """A spec of layers with the selective scan of the first Mamba, which PyTorch continues by single tokens only."""
     return compose(
         reads(
             ssm_entries="mamba_expand * hidden_size or intermediate_size",
@@ -108,10 +101,7 @@ def mamba_layers(
 
 
 def mamba2_layers(*, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
-    """A spec of layers with the state space of Mamba 2: Mamba 2, Bamba, Nemotron-H.
-
-    `layers`: how many have a state, or which. `argument`: that of `forward` that is the cache.
-    """
+    """A spec of layers with the state space of Mamba 2: Mamba 2, Bamba, Nemotron-H."""
     return compose(
         reads(
             ssm_heads="mamba_n_heads or n_mamba_heads or mamba_num_heads or num_heads",

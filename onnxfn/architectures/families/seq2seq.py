@@ -194,11 +194,8 @@ def input_lengths(traced: int, single: int, right_padded: int, left_padded: int)
 
 
 def mask_lengths(traced: int, *checked: int) -> ExportSpec:
-    """A spec of the length of the decoder's audio mask in the trace and in each case of the check.
-
-    Choose lengths that the encoder shortens to about as many states as the case has. The last two cases are those of a
-    merged decoder without a past. A decoder in a file of its own gets them too, with as many states.
-    """
+    """A spec of the length of the decoder's audio mask in the trace and each case, the last two for a merged one."""
+    # Choose lengths that the encoder shortens to about as many states as the case has.
     return compose(
         sized_in("one right-padded left-padded prompt prompts", audio_sequence_length=(traced, *checked)),
         sized_in("prompt prompts", encoder_sequence_length=(None, 9, 21)),
@@ -211,10 +208,7 @@ def audio_encoder(inputs: ExportSpec, states: str) -> ExportSpec:
 
 
 def audio_decoder(builder: str, *lengths: int) -> ExportSpec:
-    """A spec of a decoder whose argument `encoder_outputs` holds the encoder's states and a mask of them.
-
-    `builder`: the function that builds the argument from the states and the audio mask. `lengths`: see `mask_lengths`.
-    """
+    """A spec of a decoder whose `encoder_outputs`, made by `builder`, holds the encoder's states and a mask."""
     return behaves(
         "decoder",
         encoder_states,

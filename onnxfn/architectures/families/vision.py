@@ -21,10 +21,7 @@ pixel_inputs: ExportSpec = compose(image_inputs(), sized(batch_size=2))
 
 
 def image_reads(at: str = "vision_config.") -> ExportSpec:
-    """A spec of where a configuration, or its section with this prefix, has the channels and the size of images.
-
-    `image_size` is a height and a width, or one number for both.
-    """
+    """A spec of where a configuration, or its section with this prefix, has the channels and the size of images."""
     return reads(
         num_channels=f"{at}num_channels or 3",
         image_height=f"{at}image_size[0] or {at}image_size",
@@ -89,11 +86,7 @@ Tasks: feature-extraction, image-classification.
 
 
 def feature_maps(task: str, axes: str) -> ExportSpec:
-    """A spec of a task of a backbone: one output per entry of `out_features` in the configuration, 8 at most.
-
-    `{index}` in the axes stands for the index of the map: each map is smaller than the one before, so their sizes have
-    symbols of their own.
-    """
+    """A spec of a task of a backbone: one output per entry of `out_features`, 8 at most; `{index}` is its number."""
     maps = (
         gives(
             f"feature_maps.{index}",
@@ -107,10 +100,7 @@ def feature_maps(task: str, axes: str) -> ExportSpec:
 
 
 def backbone(image: ExportSpec, axes: str) -> ExportSpec:
-    """A spec of a backbone, which returns one feature map per stage: MaskFormer's Swin, RT-DETR's ResNet, ViTPose's.
-
-    Inputs: those of `image`. Tasks: feature-extraction, with the outputs of `feature_maps`, whose axes are `axes`.
-    """
+    """A spec of a backbone, with one feature map per stage: MaskFormer's Swin, RT-DETR's ResNet, ViTPose's."""
     return without(compose(image, feature_maps("feature-extraction", axes)), "last_hidden_state")
 
 

@@ -30,10 +30,8 @@ def canine_attention(
 
 
 def attention_mask(self: Any, input_ids: Tensor, span: Tensor, context: Tensor, length: Tensor) -> Tensor:
-    """For CpmAntModel._prepare_attention_mask, which lists all positions in Python: `[batch, queries, keys]`, bool.
-
-    The tokens of the prompt come first; after them, padding is at the left.
-    """
+    """For CpmAntModel._prepare_attention_mask, which lists all positions in Python: `[batch, queries, keys]`, bool."""
+    # The tokens of the prompt come first; after them, padding is at the left.
     index = torch.arange(input_ids.shape[1], device=input_ids.device)
     is_earlier = index[None, :] <= index[:, None]
     has_context = context[:, None, :].bool() | (context[:, :, None].logical_not() & is_earlier)
@@ -49,11 +47,8 @@ def padding_mask(input_ids: Tensor, padding_idx: int = 1) -> Tensor:
 
 
 def alibi_bias(attention_mask: Tensor, num_heads: int, dtype: Any) -> Tensor:
-    """For build_alibi_tensor: the slope of each head times the position of each token, `[batch*heads, 1, length]`.
-
-    The original multiplies in bfloat16, which ONNX Runtime does not support on every device. A product of two bfloat16
-    numbers is exact in float32, so it is rounded once here, as in the original.
-    """
+    """For build_alibi_tensor: the slope of each head times the position of each token, `[batch*heads, 1, length]`."""
+    # A product of two bfloat16 numbers is exact in float32, so it is rounded once here, as in the original.
     positions = ((attention_mask.cumsum(dim=-1) - 1) * attention_mask)[:, None, :]
     # a geometric sequence for the largest power of 2 heads; further heads have every other slope of the next power
     power_of_2 = 1 << (num_heads.bit_length() - 1)
@@ -170,11 +165,8 @@ def _rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
 
 
 def scaled_angles(self: Any, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> tuple[Tensor, Tensor]:
-    """For the call of a module whose forward has `dynamic_rope_update`: cosines and sines of all positions.
-
-    The originals branch on the largest position, or write frequencies into a buffer (transformers 5.24). With dynamic
-    scaling these are the frequencies of a model that has read no longer text.
-    """
+    """For the call of a module whose forward has `dynamic_rope_update`: cosines and sines of all positions."""
+    # With dynamic scaling these are the frequencies of a model that has read no longer text (transformers 5.24).
     of_layers = {} if layer_type is None else {"layer_type": layer_type}
     prefix = "" if layer_type is None else f"{layer_type}_"
     rotary = copy.copy(self)
@@ -211,10 +203,8 @@ def phimoe_angles(self: Any, x: Tensor, position_ids: Any = None) -> tuple[Tenso
 
 
 def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
-    """For FunnelAttentionStructure.get_position_embeds, which lists all positions in Python and so fixes the length.
-
-    The positions of a block are evenly spaced, so relative positions are a descending arithmetic sequence.
-    """
+    """For FunnelAttentionStructure.get_position_embeds, which lists all positions in Python and so fixes the length."""
+    # The positions of a block are evenly spaced, so relative positions are a descending arithmetic sequence.
 
     def sin_cos(positions: Tensor) -> tuple[Tensor, Tensor]:
         half = self.config.d_model // 2

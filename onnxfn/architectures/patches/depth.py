@@ -76,8 +76,6 @@ def _depth_of_range(self: Any, range_: Any, last: Tensor, features: Tensor, feat
         bins, centers = type(attractor).forward(at_once, next_embedding, bins, embedding, interpolate=True)
         embedding = next_embedding
     size = last.shape[-2:]
-    centers, embedding = (
-        interpolate(tensor, size, mode="bilinear", align_corners=True) for tensor in (centers, embedding)
-    )
+    centers, embedding = (interpolate(each, size, mode="bilinear", align_corners=True) for each in (centers, embedding))
     probabilities = self.conditional_log_binomial[name](last, embedding)
     return (probabilities * centers).sum(dim=1, keepdim=True)

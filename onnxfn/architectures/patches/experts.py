@@ -1,8 +1,4 @@
-"""Mixtures of experts, without a loop over the experts that the traced tokens chose.
-
-As `batched_mm` of transformers does, the functions gather, for each token, the weights of its experts.
-`tokens` are those of all texts, `chosen` the experts of a token.
-"""
+"""Mixtures of experts without a loop over experts: each token gathers the weights of its own, as `batched_mm`."""
 
 from __future__ import annotations
 
@@ -59,10 +55,7 @@ def batched_mm_forward(
 
 
 def router_outputs(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For SwitchTransformersTop1Router.forward, which converts its own weights to another dtype in place.
-
-    Returns the expert of each token (one-hot), its probability, and the logits.
-    """
+    """For SwitchTransformersTop1Router.forward, which casts its own weights: one-hot expert, probability, logits."""
     weight, bias = router.classifier.weight, router.classifier.bias
     bias = None if bias is None else bias.to(router.dtype)
     logits = functional.linear(hidden_states.to(router.dtype), weight.to(router.dtype), bias)
@@ -73,11 +66,8 @@ def router_outputs(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, 
 
 
 def expert_outputs(experts: Any, hidden_states: Tensor, selected_experts: Tensor, routing_weights: Tensor) -> Tensor:
-    """For SwitchTransformersExperts.forward: every expert reads every token, `[tokens, size]`.
-
-    `selected_experts` is `[tokens, 1, experts]` of 0 and 1, all 0 if the expert is full; `routing_weights`,
-    `[tokens, 1]`.
-    """
+    """For SwitchTransformersExperts.forward: every expert reads every token, `[tokens, size]`."""
+    # `selected_experts` is `[tokens, 1, experts]`, all 0 if the expert is full; `routing_weights`, `[tokens, 1]`.
     outputs = sum(
         experts[f"expert_{index}"](hidden_states) * selected_experts[:, 0, index, None]
         for index in range(experts.num_experts)

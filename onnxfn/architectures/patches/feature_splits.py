@@ -1,7 +1,4 @@
-"""Features of all images, whole: transformers (5.23) splits them into a list, `torch.split(features, sizes.tolist())`.
-
-Callers concatenate the list again, and a graph cannot have a list of unknown length.
-"""
+"""Features of all images, whole: transformers (5.23) splits them into a list, which a graph cannot have."""
 
 from __future__ import annotations
 

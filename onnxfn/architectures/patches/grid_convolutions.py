@@ -73,11 +73,8 @@ def lfm3_vl_convolution(self: Any, hidden_states: Tensor, grid_thw: Tensor, **_:
 
 
 def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor]:
-    """The indices of the patches in a square around each patch, row by row, and whether they are in its frame.
-
-    Both are `[patches, side * side]`; the side of the square is odd. An index outside the frame is that of a patch at
-    its edge. `merge`: the side of the blocks whose patches follow each other.
-    """
+    """The indices of the patches around each, `[patches, side * side]`, and which of them are in its frame."""
+    # An index outside the frame is that of a patch at its edge. `merge`: the side of blocks that follow each other.
     patches, reach = patches_of(grid_thw, merge), side // 2
     inner = torch.arange(side * side, device=grid_thw.device)
     height, width = patches.height[:, None], patches.width[:, None]
@@ -156,11 +153,7 @@ def _merged(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
 
 
 def _with_newlines(sizes: Tensor, total: Any, ends: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The order of blocks, where `total` stands after each row; the places in an image, and the lengths of images.
-
-    `sizes`: height and width of each image in blocks, `[images, 2]`. `total`: the number of the blocks of all images.
-    `ends`: the number of tokens before an image, and of those after it.
-    """
+    """The order of blocks, with `total` after each row and `ends` around an image; places in it; lengths of images."""
     height, width = sizes.unbind(-1)
     lengths = height * (width + 1) + 2 * ends
     image, within = members(lengths)

@@ -53,10 +53,7 @@ def _missing(size: int, unit: int) -> int:
 
 
 def windowed_block(self: Any, x: Tensor) -> Tensor:
-    """For MultiScaleBlock.forward, which divides the number of windows by sizes to know the batch again.
-
-    In a trace the next block divides that quotient, so the formulas grow with each block.
-    """
+    """For MultiScaleBlock.forward, which divides numbers of windows by sizes: formulas would grow with each block."""
     shortcut, states = x, self.norm1(x)
     if self.dim != self.dim_out:
         shortcut = self.proj(states)

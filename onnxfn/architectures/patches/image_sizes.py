@@ -1,7 +1,4 @@
-"""Replacements of functions that convert image sizes to Python numbers or branch on them: a trace would fix the sizes.
-
-Position embeddings of images are always interpolated, unless the size of an image is known (transformers 5.23).
-"""
+"""Replacements of functions that convert image sizes to Python numbers or branch on them (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -71,10 +68,7 @@ def interpolated_bicubic(
     height: int,
     width: int,
 ) -> Tensor:
-    """For `interpolate_pos_encoding` of DINOv2, which does not interpolate at the size of its table.
-
-    The embeddings of the class token and of the patches of an image of this size: `[1, tokens, hidden]`.
-    """
+    """For `interpolate_pos_encoding` of DINOv2, which leaves out its table's own size: `[1, tokens, hidden]`."""
     class_embedding, table = self.position_embeddings[:, :1], self.position_embeddings[:, 1:]
     side = int(table.shape[1] ** 0.5)
     patch_height, patch_width = self.patch_embeddings.patch_size
@@ -91,10 +85,8 @@ def interpolated_bicubic(
 def flat_features(
     _: Any, vision_features: Sequence[Tensor], vision_pos_embeds: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor, Array]:
-    """For Sam3DetrEncoder._prepare_multilevel_features: features and positions of all levels in one row, and sizes.
-
-    The sizes are an array of objects: the model reads them one by one, and a trace reads no value from a tensor.
-    """
+    """For Sam3DetrEncoder._prepare_multilevel_features: features and positions of all levels in one row, and sizes."""
+    # The sizes are an array of objects: the model reads them one by one, and a trace reads no value from a tensor.
     features, positions = (
         torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
         for levels in (vision_features, vision_pos_embeds)
@@ -126,10 +118,8 @@ def channel_attention(self: Any, hidden_states: Tensor) -> Tensor:
 def visual_embeddings(
     self: Any, pixel_values: Tensor, pixel_mask: Tensor, max_image_length: int = 200
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Any]]:
-    """For ViltEmbeddings.visual_embed, which draws the patches of padding, and an order of patches, at random.
-
-    All patches are kept, in their order. Those of padding are masked, so that no text and no other patch sees them.
-    """
+    """For ViltEmbeddings.visual_embed, which draws patches of padding and an order of patches at random."""
+    # All patches are kept, in their order. Those of padding are masked, so that no text and no other patch sees them.
     patches = self.patch_embeddings(pixel_values)
     batch_size, _, height, width = patches.shape
     mask = functional.interpolate(pixel_mask[:, None].float(), size=(height, width))[:, 0].long()

@@ -1,7 +1,4 @@
-"""Keypoints of all images of a batch at once, for any number of them, also 0 (transformers 5.23).
-
-Tensors have room for at least one keypoint per image, and the outputs are sliced to the actual number.
-"""
+"""Keypoints of all images of a batch at once, for any number of them, also 0 (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -57,10 +54,8 @@ def _is_keypoint(decoder: Any, scores: Tensor) -> Tensor:
 
 
 def _indices_and_mask(scores: Tensor, is_keypoint: Tensor, decoder: Any, least: int) -> tuple[Tensor, Tensor]:
-    """The pixel index of each keypoint, and which of them hold a keypoint: `[batch, largest number of keypoints]`.
-
-    Keypoints are in row-major order. If there are more than `max_keypoints`, they are in descending order of the score.
-    """
+    """The pixel index of each keypoint, and which of them hold one: `[batch, largest number of keypoints]`."""
+    # Keypoints are in row-major order; in descending order of the score if there are more than `max_keypoints`.
     counts = is_keypoint.sum(1)
     pixels = is_keypoint.shape[1]
     limited = counts if decoder.max_keypoints < 0 else counts.clamp(max=decoder.max_keypoints)
@@ -109,10 +104,7 @@ def _keypoints_of_pairs(detector: Any, pixel_values: Tensor) -> tuple[Tensor, ..
 def _matched(
     self: Any, pixel_values: Tensor, keypoints: Tensor, mask: Tensor, *facts: Tensor, **options: Any
 ) -> dict[str, Any]:
-    """The outputs of a model that matches the keypoints of image pairs by facts of each, without places of no keypoint.
-
-    LightGlue also returns `prune`, and its matches image by image.
-    """
+    """The outputs of a model that matches keypoints, without empty places; LightGlue also gives `prune`."""
     height, width = pixel_values.shape[3:]
     pixels = torch.stack((keypoints[..., 0] * width, keypoints[..., 1] * height), dim=-1)
     wanted = {name: options.get(name) for name in ("output_attentions", "output_hidden_states")}

@@ -72,10 +72,7 @@ def _global_token_indices(is_index_global: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _window_attention(self: Any, hidden_states: Tensor, excluded: Tensor, indices: Tensor, is_global: Tensor) -> Tensor:
-    """The attention of each token to its window and to the global tokens, `[batch, length, hidden]`.
-
-    `excluded` marks tokens that are masked or global.
-    """
+    """The attention of each token to its window and to global tokens, but `excluded` ones: `[batch, length, size]`."""
     side = self.one_sided_attn_window_size
     k, v = (_split_heads(self, project(hidden_states)) for project in (self.key, self.value))
     q_blocks = _blocks(_split_heads(self, self.query(hidden_states) / self.head_dim**0.5), side)

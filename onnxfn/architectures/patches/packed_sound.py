@@ -17,10 +17,7 @@ def chunks(
     n_window: int,
     kwargs: Any = None,  # the arguments of a tower may hold the chunks already; those of a graph do not
 ) -> tuple[Tensor, Tensor]:
-    """For chunk_and_pad_features of Qwen2.5-Omni and Qwen3-Omni, which splits a row into a list of chunks.
-
-    The row `[mels, frames]` of all sounds becomes `[chunks, mels, most frames of a chunk]`, and the lengths of chunks.
-    """
+    """For chunk_and_pad_features of Qwen2.5-Omni: `[mels, frames]` as `[chunks, mels, most frames]`, and lengths."""
     counts = (feature_lens + 2 * n_window - 1) // (2 * n_window)
     sound, within = members(counts)
     lengths = (feature_lens[sound] - within * 2 * n_window).clamp(max=2 * n_window)
@@ -54,10 +51,8 @@ def omni_features(
 def segment_ends(
     chunk_lengths: Tensor, feature_lens: Tensor, n_window_infer: int, n_window: int, kwargs: Any = None
 ) -> Tensor:
-    """For get_audio_cu_seqlens of Qwen3-ASR: 0, then for each row the end of its window; the original has each once.
-
-    A window has as many rows as `n_window_infer` frames; the last one of a sound may have fewer.
-    """
+    """For get_audio_cu_seqlens of Qwen3-ASR: 0, then for each row the end of its window; the original has each once."""
+    # A window has as many rows as `n_window_infer` frames; the last one of a sound may have fewer.
     counts = _rows(feature_lens, n_window)
     window = _rows(chunk_lengths, n_window).max() * (n_window_infer // (2 * n_window))
     sound, within = members(counts)

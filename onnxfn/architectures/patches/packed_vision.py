@@ -1,8 +1,4 @@
-"""Vision towers that take the patches of all images in one row, without loops over the images.
-
-The originals are in transformers.vision_utils (5.23). They read the values of `grid_thw`, which has the frames, the
-height and the width of each image in patches: `[images, 3]`. Here everything is computed from the index of a patch.
-"""
+"""Vision towers without loops over images: all is computed from the index of a patch (vision_utils of 5.23)."""
 
 from __future__ import annotations
 
@@ -20,11 +16,8 @@ from onnxfn.architectures.private.torch_names import torch_name
 def resized_positional_embeddings(
     _: Any, positional_embeddings: Tensor, spatial_shapes: Tensor, max_length: int
 ) -> Tensor:
-    """For Siglip2VisionEmbeddings.resize_positional_embeddings (modeling_siglip2, transformers 5.23).
-
-    The table `[height, width, size]` is resized to the shape of each image: `[images, max_length, size]`. A padding
-    patch has the embedding of the first patch.
-    """
+    """For Siglip2VisionEmbeddings.resize_positional_embeddings (transformers 5.23): `[images, max_length, size]`."""
+    # A padding patch has the embedding of the first patch.
     patches = torch.arange(max_length, device=positional_embeddings.device)[None]
     rows, columns = spatial_shapes[:, :1], spatial_shapes[:, 1:]
     is_patch = patches < rows * columns
@@ -39,10 +32,7 @@ def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tenso
 
 
 def _antialiased(table: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
-    """A table `[height, width, size]`, resized with antialiasing, at some places of the new one.
-
-    `rows` and `columns`: the indices of the places, and the sizes of the new tables. A result is a weighted mean.
-    """
+    """A table `[height, width, size]`, resized with antialiasing, at places `(index, new size)` of both axes."""
     weights = (_weights(*places, size) for places, size in zip((rows, columns), table.shape[:2], strict=True))
     resized: Tensor = torch.einsum("...r,...c,rcs->...s", *weights, table.float())
     return resized.to(table.dtype)
@@ -72,10 +62,7 @@ class Patches:
 
 
 def patches_of(grid_thw: Tensor, merge: Any = 1) -> Patches:
-    """The facts about each patch of images with these grids: frames, height and width in patches, `[images, 3]`.
-
-    `merge`: the side of the blocks whose patches follow each other: a number, or one for each image.
-    """
+    """The facts about each patch of images with grids `[images, 3]`, in blocks of side `merge`."""
     image, within = members(grid_thw.prod(-1))
     height, width = grid_thw[:, 1][image], grid_thw[:, 2][image]
     side = merge if isinstance(merge, int) else merge[image]
@@ -94,29 +81,18 @@ def patches_of(grid_thw: Tensor, merge: Any = 1) -> Patches:
 
 
 def members(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """The owner of each item, and the index of the item among those of its owner.
-
-    >>> [tensor.tolist() for tensor in members(torch.tensor([2, 1]))]
-    [[0, 0, 1], [0, 1, 0]]
-    """
+    """The owner of each item, and the index of the item among those of its owner: 0 0 1 and 0 1 0 for counts 2, 1."""
     owner = torch.repeat_interleave(counts)
     return owner, torch.arange(owner.shape[0], device=counts.device) - starts(counts)[owner]
 
 
 def starts(counts: Tensor) -> Tensor:
-    """The index of the first item of each owner.
-
-    >>> starts(torch.tensor([2, 1, 3])).tolist()
-    [0, 2, 3]
-    """
+    """The index of the first item of each owner: 0, 2, 3 for counts of 2, 1, 3."""
     return counts.cumsum(0) - counts
 
 
 def blocks_of(grid_thw: Tensor, height: int, width: int, first: Tensor | None = None) -> Tensor:
-    """The indices of the patches of each block of this height and width, row by row: `[blocks, height * width]`.
-
-    `first`: the index of the first patch of each image, `[images]`; None: images follow each other.
-    """
+    """The indices of the patches of each block, row by row, `[blocks, height * width]`; `first`: that of each image."""
     cells = patches_of(torch.stack([grid_thw[:, 0], grid_thw[:, 1] // height, grid_thw[:, 2] // width], dim=1))
     image, row_length = cells.image, grid_thw[:, 2][cells.image]
     row = cells.frame * grid_thw[:, 1][image] + cells.row * height
@@ -172,10 +148,8 @@ def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:
 
 
 def temporal_merge_index(grid_thw: Tensor, kernel_height: int, kernel_width: int, kwargs: Any = None) -> Tensor:
-    """For get_vision_temporal_merge_index of Kimi K2.5 (transformers 5.23): `[merged, frames, patches of each]`.
-
-    All videos have the same number of frames, as the original needs it. For transformers 5.24 see `merged_frames`.
-    """
+    """For get_vision_temporal_merge_index of Kimi K2.5 (transformers 5.23): `[merged, frames, patches of each]`."""
+    # All videos have the same number of frames, as the original needs it. For transformers 5.24 see `merged_frames`.
     frame = functional.pad(grid_thw[:, 1:], (1, 0), value=1)
     patches = blocks_of(frame, kernel_height, kernel_width, starts(grid_thw.prod(-1)))
     sizes = frame.prod(-1)
@@ -211,16 +185,12 @@ def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs
 
 
 def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes: Tensor) -> Tensor:
-    """For VideoLlama3VisionModel.pixel_unshuffle: each image, made smaller by its merge size.
-
-    Bilinear resizing without antialiasing reads the middle patch of a block, or the mean of the four middle ones.
-    """
+    """For VideoLlama3VisionModel.pixel_unshuffle: each image, made smaller by its merge size."""
+    # Bilinear resizing without antialiasing reads the middle patch of a block, or the mean of the four middle ones.
     patches = patches_of(grid_thw)
     merge = merge_sizes[patches.image]
     inner, middle = patches.within % (merge * merge), (merge - 1) / 2
-    row_weights, column_weights = (
-        (1 - (index - middle).abs()).clamp(min=0) for index in (inner // merge, inner % merge)
-    )
+    row_weights, column_weights = ((1 - (side - middle).abs()).clamp(min=0) for side in (inner // merge, inner % merge))
     weighted = hidden_states * (row_weights * column_weights)[:, None].to(hidden_states.dtype)
     counts = grid_thw.prod(-1) // (merge_sizes * merge_sizes)
     block = starts(counts)[patches.image] + patches.within // (merge * merge)

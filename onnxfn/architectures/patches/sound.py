@@ -91,11 +91,8 @@ def feature_lengths(_: Any, input_lengths: Any) -> Any:
 def delay_pattern_mask(
     decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """For MusicgenForCausalLM.build_delay_pattern_mask, which writes into slices (transformers 5.23).
-
-    Returns the codes, each codebook delayed by one step more than the one before, and the delay pattern up to
-    `max_length`, which is -1 where a code is to be generated; the given codes and -1 if `max_length` is too short.
-    """
+    """For MusicgenForCausalLM.build_delay_pattern_mask, which writes into slices: delayed codes, and the pattern."""
+    # The pattern is -1 where a code is to be generated; the given codes and -1 if `max_length` is too short.
     max_length = decoder.generation_config.max_length if max_length is None else max_length
     torch_name("check")(max_length >= 0)
     codebooks, steps = decoder.num_codebooks, decoder.num_codebooks // decoder.config.audio_channels
@@ -122,10 +119,7 @@ def _delayed_codes(
 
 
 def conv1d_output(layer: Any, hidden_states: Tensor, padding_cache: Any = None) -> Tensor:
-    """For EncodecConv1d.forward, and copies of it, some without a norm, which keep their strides in tensors.
-
-    The input must be longer than its padding: the original pads a shorter one differently.
-    """
+    """For EncodecConv1d.forward and copies, which keep strides in tensors; the input is longer than its padding."""
     if padding_cache is not None:
         raise InvalidSpec("a sound that comes in pieces needs a cache of padding, which cannot be traced")
     stride = layer.conv.stride[0]
@@ -145,10 +139,8 @@ def nemotron_attention(
     cache: Any = None,  # the export encodes all frames at once
     **options: Any,
 ) -> tuple[Tensor, Any]:
-    """For NemotronAsrStreamingEncoderAttention.forward, whose mask of minus infinity makes NaN of a fully masked row.
-
-    Parakeet's masks with a finite number. A frame that attends to nothing gets the bias of the output projection.
-    """
+    """For NemotronAsrStreamingEncoderAttention.forward, whose mask of minus infinity makes NaN of a masked row."""
+    # Parakeet's masks with a finite number. A frame that attends to nothing gets the bias of the output projection.
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderAttention
 
     output, weights = ParakeetEncoderAttention.forward(
@@ -193,10 +185,7 @@ def _statistics(states: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor, speaking_speed: float = 1.0) -> Tensor:
-    """For length_regulator, which loops over the tokens: each token `[batch, length, size]` repeated by its duration.
-
-    If all durations of a batch are 0, each token has one frame.
-    """
+    """For length_regulator, which loops over tokens: each is repeated by its duration; one frame if all are 0."""
     durations = duration_labels
     if speaking_speed != 1.0:
         durations = torch.round(durations.float() * speaking_speed).long()

@@ -25,11 +25,8 @@ def encoder_layer_output(
 
 
 def fourier_transform(_: Any, hidden_states: Tensor) -> tuple[Tensor]:
-    """For FNetBasicFourierTransform.forward: the real part of the Fourier transform along length and size.
-
-    ONNX Runtime's DFT is a hundred times less accurate than torch's unless the length is a power of 2 (relative error
-    1e-3 at 768). Products with matrices of cosines and sines are as accurate as torch's transform.
-    """
+    """For FNetBasicFourierTransform.forward: the real part of the Fourier transform along length and size."""
+    # ONNX Runtime's DFT has relative errors of 1e-3 unless the length is a power of 2; products of matrices do not.
     length, size = (cos_sin_matrices(count, hidden_states) for count in hidden_states.shape[1:])
     return (length[0] @ hidden_states @ size[0] - length[1] @ hidden_states @ size[1],)
 
@@ -43,11 +40,8 @@ def cos_sin_matrices(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def global_block_ids(attention_mask: Tensor, global_block_size: int) -> tuple[Tensor, Tensor]:
-    """For _make_global_fixed_block_ids: block ids and segment ids of global blocks.
-
-    Block ids `[batch, length]` hold the block of each token, -1 for padding. Tokens after the last full block belong to
-    it. Segment ids `[batch, blocks]` are 1 for the blocks that hold a token.
-    """
+    """For _make_global_fixed_block_ids: block ids `[batch, length]` and segment ids `[batch, blocks]`."""
+    # Block ids are -1 for padding; tokens after the last full block belong to it. Segment ids are 1 for used blocks.
     positions = torch.arange(attention_mask.shape[1], device=attention_mask.device)
     block_ids = torch.where(attention_mask != 0, positions // global_block_size, -1)
     block_ends = (positions % global_block_size == global_block_size - 1) & (block_ids >= 0)
@@ -58,10 +52,8 @@ def global_block_ids(attention_mask: Tensor, global_block_size: int) -> tuple[Te
 
 
 def side_bias(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tensor:
-    """For compute_side_bias: the attention bias of tokens to blocks, `[batch, heads, tokens, blocks]`.
-
-    As in the original, padding attends to the blocks that hold no token. No token attends to the last block.
-    """
+    """For compute_side_bias: the attention bias of tokens to blocks, `[batch, heads, tokens, blocks]`."""
+    # As in the original, padding attends to the blocks that hold no token. No token attends to the last block.
     blocks = torch.arange(global_segment_ids.shape[-1], device=mask.device)
     distances = blocks - global_block_ids(mask, attention.global_block_size)[0][..., None].to(torch.int64)
     buckets = attention._relative_position_bucket(
@@ -93,10 +85,7 @@ def joined_embeddings(
     image_size: int = 224,
     patch_size: int = 16,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """For combine_image_text_embeddings: the tokens, each with the patch at its place added, then the other patches.
-
-    Zeros follow the other patches, so that each row has room for all patches.
-    """
+    """For combine_image_text_embeddings: tokens, each plus the patch at its place, then other patches, then zeros."""
     from transformers.models.udop.modeling_udop import get_visual_bbox
 
     # the patch in which the middle of a token's box lies

@@ -21,10 +21,8 @@ from onnxfn.specs.errors import InvalidSpec
 
 
 def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
-    """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT, which remove padding first: here at the end.
-
-    The first tile counts if all are padding. Without a mask all pixels count.
-    """
+    """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT, which remove padding first: here at the end."""
+    # The first tile counts if all are padding. Without a mask all pixels count.
     pixels = pixel_values.flatten(0, 1)
     is_tile = (pixels != 0).flatten(1).any(-1)
     counts = pixels[:, 0] == pixels[:, 0] if pixel_attention_mask is None else pixel_attention_mask.flatten(0, 1).bool()

@@ -9,10 +9,7 @@ from torch import Tensor
 
 
 def forward(self: Any, past_values: Tensor, past_values_padding: Tensor | None = None, **kwargs: Any) -> Any:
-    """For TimesFm2_5Model.forward (modeling_timesfm2_5, transformers 5.23), which loops over the patches.
-
-    `past_values` is `[batch, length]`. `past_values_padding` has the same shape, and is 1 where a value is padding.
-    """
+    """For TimesFm2_5Model.forward, which loops over patches; `past_values_padding` is 1 where a value is padding."""
     from transformers.masking_utils import create_causal_mask
     from transformers.models.timesfm2_5.modeling_timesfm2_5 import TimesFm2_5Output
 
@@ -39,11 +36,8 @@ def forward(self: Any, past_values: Tensor, past_values_padding: Tensor | None =
 
 
 def running_mean_std(steps: Tensor, is_valid: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean and the deviation of the valid steps of each patch and of those before it: 0 if there are none.
-
-    `steps` and `is_valid` are `[batch, patches, steps]`, the results `[batch, patches]`. A deviation is summed from the
-    distances between means, not from squares of steps: no sum is the small difference of two large ones.
-    """
+    """The mean and the deviation of the valid steps of each patch and of those before it, `[batch, patches]`."""
+    # A deviation is summed from the distances between means: no sum is the small difference of two large ones.
     mask = is_valid.to(steps.dtype)
     counts = mask.sum(dim=-1)
     means = (steps * mask).sum(dim=-1) / counts.clamp(min=1)

@@ -1,7 +1,4 @@
-"""Names that differ between versions of transformers. The names of an object decide, not a version number.
-
-Specs and ONNX keep the names of transformers 5.20. transformers 5.24 calls every cache `cache`.
-"""
+"""Names that differ between versions of transformers, by what an object has; specs and ONNX keep those of 5.20."""
 
 from __future__ import annotations
 
@@ -29,11 +26,7 @@ CACHES = tuple(dict.fromkeys(name for group in GROUPS for name in group if not n
 
 
 def name_among(name: str, names: Collection[str]) -> str:
-    """The name that `names` has for the same thing; `name` itself if it has none.
-
-    >>> name_among("past_key_values", ("input_ids", "cache")), name_among("labels", ("input_ids", "cache"))
-    ('cache', 'labels')
-    """
+    """The name that `names` has for the same thing; `name` itself if it has none."""
     others = next((group for group in GROUPS if name in group), ())
     return name if name in names else next((other for other in others if other in names), name)
 
@@ -48,11 +41,7 @@ def renamed(arguments: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 
 
 def spec_name(name: str) -> str:
-    """The name that specs have for an argument or a field.
-
-    >>> spec_name("cache"), spec_name("input_ids")
-    ('past_key_values', 'input_ids')
-    """
+    """The name that specs have for an argument or a field."""
     return next((group[0] for group in GROUPS if name in group), name)
 
 
@@ -62,31 +51,18 @@ def called(model: Any, **arguments: Any) -> Any:
 
 
 def field(result: Any, name: str) -> Any:
-    """A field of a result, under any of its names; None if there is none.
-
-    >>> from types import SimpleNamespace
-    >>> field(SimpleNamespace(cache=1), "past_key_values"), field(SimpleNamespace(), "past_key_values")
-    (1, None)
-    """
+    """A field of a result, under any of its names; None if there is none."""
     return getattr(result, name_among(name, fields(result)), None)
 
 
 def fields(result: Any) -> frozenset[str]:
-    """The names of what a result holds: its keys and attributes. A name that only leads to another one is not in it.
-
-    >>> sorted(fields({"logits": 1}))
-    ['logits']
-    """
+    """The names of what a result holds: its keys and attributes, but for a name that only leads to another one."""
     keys = result.keys() if isinstance(result, Mapping) else ()
     return frozenset((*keys, *getattr(result, "__dict__", ())))
 
 
 def called_by_any_name(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which also takes its arguments under their names in other versions.
-
-    >>> called_by_any_name(lambda *, cache: cache)(past_key_values=1)
-    1
-    """
+    """The function, which also takes its arguments under their names in other versions."""
     names = inspect.signature(function).parameters
     if not any(name in group for group in GROUPS for name in names):
         return function

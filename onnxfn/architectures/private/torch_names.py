@@ -97,9 +97,5 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
 
 
 def torch_name(name: str) -> Any:
-    """The object at the path of a name.
-
-    >>> torch_name("scan").__name__
-    'scan'
-    """
+    """The object at the path of a name."""
     return at_path(NAMES[name])

@@ -1,7 +1,4 @@
-"""The private names of transformers that onnxfn uses (transformers 5.20 to 5.24).
-
-The functions that patches replace are named in the table of patches.
-"""
+"""The private names of transformers (5.20 to 5.24) that onnxfn uses; patch_table.py names replaced functions."""
 
 from __future__ import annotations
 
@@ -43,9 +40,5 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
 
 
 def transformers_name(name: str) -> Any:
-    """The object of transformers at the path of a name.
-
-    >>> transformers_name("interpolation_weights").__name__
-    '_interpolation_axis_taps_weights'
-    """
+    """The object of transformers at the path of a name."""
     return at_path(NAMES[name])

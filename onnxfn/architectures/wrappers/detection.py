@@ -12,11 +12,8 @@ from onnxfn.specs.errors import InvalidSpec
 
 
 def with_constant_mask_probs(model: Any) -> Any:
-    """The model with `attn_mask_probs` as Python floats, so that the trace can branch on them.
-
-    The buffer has the probability with which the queries' attention is masked in each layer: 0 in a fully trained
-    model. Between 0 and 1 the model draws a random number, which a graph cannot.
-    """
+    """The model with `attn_mask_probs` as Python floats, so that the trace can branch on them."""
+    # Between 0 and 1 the model draws a random number, which a graph cannot; a trained model has 0.
     copied = copy.copy(model)
     copied._buffers = {name: buffer for name, buffer in model._buffers.items() if name != "attn_mask_probs"}
     copied.attn_mask_probs = model.attn_mask_probs.tolist()

@@ -88,10 +88,7 @@ def _features(model: Any, output: str) -> Any:
 
 
 def _joined(result: Any) -> Tensor:
-    """The features of a result: its tensor, or the concatenated features of all images, `[tokens, width]`.
-
-    A result with a mask has rows of padding, which stand for no token, unless its features are joined already.
-    """
+    """The features of a result, of all images: `[tokens, width]`, without the rows of padding."""
     features = getattr(result, "pooler_output", result)
     if features is None:
         features = result.last_hidden_state

@@ -1,7 +1,4 @@
-"""Models each of whose layers gets an input of its own, looked up by token (Gemma 3n and 4: per-layer embeddings).
-
-Source: "Gemma 3n model overview", ai.google.dev/gemma/docs/gemma-3n, section on PLE caching.
-"""
+"""Models whose layers get inputs of their own, by token: Gemma 3n (ai.google.dev/gemma/docs/gemma-3n, PLE caching)."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ def layer_sizes(model: Any) -> tuple[int, int] | None:
 
 
 def decoder_inputs(model: Any, input_ids: Any) -> tuple[Any, Any]:
-    """The embeddings of tokens and the inputs of layers that a model hands to its language model.
-
-    Models differ in how they look up placeholder tokens, so the model itself runs, without its language model.
-    """
+    """The embeddings of tokens and the inputs of layers that a model, run without its language model, hands to it."""
     from transformers.utils import ModelOutput
 
     handed: dict[str, Any] = {}

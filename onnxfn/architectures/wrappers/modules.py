@@ -21,10 +21,7 @@ def module(forward: Callable[..., Any]) -> Any:
 
 
 def module_at(model: Any, path: str) -> Any:
-    """The submodule at a path; a method as a module, which looks it up in each call, as it may be patched.
-
-    InvalidSpec if there is none.
-    """
+    """The submodule at a path; a method as a module that looks it up in each call. InvalidSpec if there is none."""
     import torch
 
     try:

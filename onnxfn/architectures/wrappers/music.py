@@ -40,10 +40,7 @@ def build_delay_pattern_mask(
 
 
 def mel_conditioner(model: Any, input_features: Tensor, attention_mask: Tensor, composer: Tensor) -> dict[str, Tensor]:
-    """Mel features, their mask and the number of a composer, from 0 -> the encoder's input and its mask.
-
-    As in the original, a row whose first feature is masked has no composer.
-    """
+    """Mel features, their mask and a composer's number -> the encoder's input and mask, as in the original."""
     first_mask = attention_mask[:, :1]
     features = model.mel_conditioner(input_features, composer, 0)
     return {

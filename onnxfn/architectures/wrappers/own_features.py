@@ -26,10 +26,7 @@ def _projected(model: Any, states: Tensor) -> Tensor:
 
 
 def gemma3n_audio(model: Any, input_features: Tensor, input_features_mask: Tensor, **_: Any) -> Tensor:
-    """The features of sounds, as forward of Gemma3nModel puts them among the tokens: `[sounds, tokens, width]`.
-
-    Each sound has the same number of tokens: its own rows, then the embedding of the last token of the vocabulary.
-    """
+    """The features of sounds, as Gemma3nModel puts them among the tokens: its rows, then the last token's embedding."""
     inside = model.model
     result = inside.get_audio_features(input_features, ~input_features_mask, return_dict=True)
     last = torch.full((1, 1), inside.vocab_size - 1, device=input_features.device)

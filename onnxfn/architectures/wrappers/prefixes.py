@@ -1,7 +1,4 @@
-"""Decoders that read prompts in both directions; their new tokens attend to all earlier tokens (PaliGemma).
-
-Source: "PaliGemma: A versatile 3B VLM for transfer", arXiv 2407.07726, section 3.
-"""
+"""Decoders that read prompts in both directions: PaliGemma (arXiv 2407.07726, section 3)."""
 
 from __future__ import annotations
 
@@ -15,10 +12,8 @@ from onnxfn.architectures.wrappers.modules import changed_inputs
 
 
 def language_model(model: Any, attention_mask: Tensor, **inputs: Any) -> Any:
-    """The model as a decoder: tokens attend to each other in both directions while the cache is empty.
-
-    Clients give a decoder no types of tokens, as processors do, but the prompt in one step, with an empty cache.
-    """
+    """The model as a decoder: tokens attend to each other in both directions while the cache is empty."""
+    # Clients give a decoder no types of tokens, as processors do, but the prompt in one step, with an empty cache.
 
     def masked(named: dict[str, Any]) -> dict[str, Any]:
         return {**named, "attention_mask": _masks(model, attention_mask, named)}
@@ -28,10 +23,7 @@ def language_model(model: Any, attention_mask: Tensor, **inputs: Any) -> Any:
 
 
 def prefix_attention_model(model: Any, input_ids: Tensor, **inputs: Any) -> Any:
-    """PaliGemma with all tokens in the prefix, so that they attend to each other, as with ColPali's processor.
-
-    Without `token_type_ids`, transformers 5.23 does so for a batch without padding only.
-    """
+    """PaliGemma with all tokens in the prefix, as with ColPali's processor; transformers needs types for padding."""
     return model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **inputs)
 
 

@@ -18,10 +18,7 @@ def forecast(model: Any, past_values: Tensor, freq: Tensor) -> dict[str, Tensor]
 
 
 def forecast_by_quantiles(model: Any, past_values: Tensor) -> dict[str, Tensor]:
-    """TimesFM 2.5: past values -> mean and quantiles of the future values.
-
-    With `force_flip_invariance`, the forecasts of the series and of the negated series are averaged.
-    """
+    """TimesFM 2.5: past values -> mean and quantiles; with `force_flip_invariance` also of the negated series."""
     config = model.config
     values, padding = _context(model, past_values)
     mean, std = values.mean(dim=1, keepdim=True), values.std(dim=1, keepdim=True)
@@ -42,10 +39,8 @@ def forecast_by_quantiles(model: Any, past_values: Tensor) -> dict[str, Tensor]:
 
 
 def _context(model: Any, past_values: Tensor) -> tuple[Tensor, Tensor]:
-    """The last `context_len` values, zero-padded before a shorter series, and their padding mask (1 for padding).
-
-    The values are looked up by index. A slice would fix in the trace whether a series is longer than the context.
-    """
+    """The last `context_len` values, zero-padded before a shorter series, and their padding mask (1 for padding)."""
+    # The values are looked up by index. A slice would fix in the trace whether a series is longer than the context.
     length = model.context_len
     indices = torch.arange(length) + past_values.shape[1]
     padding = pad(torch.zeros_like(past_values), (length, 0), value=1.0)

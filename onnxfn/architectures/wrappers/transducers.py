@@ -16,10 +16,7 @@ def encoder(model: Any, input_features: Tensor, attention_mask: Tensor, **option
 def decoder(
     model: Any, input_ids: Tensor, encoder_hidden_states: Tensor, past_hidden_state: Tensor, past_cell_state: Tensor
 ) -> dict[str, Tensor]:
-    """A token, frames and the LSTM state before the token -> logits of the next token, and the state after the token.
-
-    After a blank, the caller repeats the last token with the state before it.
-    """
+    """A token, frames and the LSTM state -> next logits and state; after a blank the caller repeats the last token."""
     output, (hidden, cell) = model.decoder.lstm(
         model.decoder.embedding(input_ids), (past_hidden_state, past_cell_state)
     )

@@ -14,10 +14,7 @@ PRIME = 65521
 
 
 def speech(model: Any, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
-    """Token ids and their mask -> waveforms and spectrograms.
-
-    The model draws new noise in each call, which no check could compare. This noise depends on position and channel.
-    """
+    """Token ids and their mask -> waveforms and spectrograms, with noise that depends on position and channel alone."""
     mask = attention_mask[:, :, None].to(model.text_encoder.embed_tokens.weight.dtype)
     text = model.text_encoder(input_ids=input_ids, padding_mask=mask, attention_mask=attention_mask, return_dict=True)
     token_frames = durations(model, text.last_hidden_state.transpose(1, 2), mask.transpose(1, 2))

@@ -64,11 +64,7 @@ class TensorPair:
 
 @frozen(eq=False)
 class MatchedTensor:
-    """A recorded tensor and the name of the value of the graph that equals it; None if none does within the tolerance.
-
-    `max_abs`: the largest absolute difference; infinite without a value. `weights`: the weights of the module that
-    takes or returns the tensor, as far as the graph has them.
-    """
+    """A recorded tensor and the graph's value that equals it, with their `max_abs`; its module's `weights`."""
 
     tensor: RecordedTensor
     value: str | None
@@ -99,11 +95,8 @@ def counterpart(
     used: Container[str | None],
     each: MatchedTensor,
 ) -> TensorPair:
-    """A tensor without an equal value, and its counterpart in the graph.
-
-    For the result of a leaf it is the first value that depends on all weights of the leaf; for any other tensor, the
-    closest possible value. A value that equals another tensor (`used`) is not a counterpart.
-    """
+    """A tensor without an equal value, and its counterpart: the closest value that no other tensor equals (`used`)."""
+    # For the result of a leaf it is the first value that depends on all weights of the leaf.
     tensor, own = each.tensor, each.weights
 
     def may_stand(name: str, array: Array) -> bool:
@@ -130,10 +123,7 @@ def rows_by_size(arrays: Mapping[str, Array]) -> Rows:
 def closest_value(
     array: Array, rows: Rows, select: Select, is_allowed: Callable[[str], bool] = bool
 ) -> tuple[str | None, float]:
-    """The name of the allowed value that is closest to an array, and their largest difference; None if none fits.
-
-    Values with as many elements fit, whatever their shape: a graph may have them flat.
-    """
+    """The name of the allowed value closest to an array of as many elements, and the difference; None without any."""
     names, matrix = rows.get(array.size, ((), np.zeros((0, array.size))))
     allowed = [index for index, name in enumerate(names) if is_allowed(name)]
     if not allowed:
@@ -219,11 +209,7 @@ class Divergence:
 
 
 def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence | None:
-    """The first difference of a file from PyTorch in the first failing case; None if no case fails.
-
-    Raises:
-        CheckFailed: ONNX Runtime cannot load or run the file.
-    """
+    """The first difference of a file from PyTorch in the first failing case; CheckFailed if the file cannot run."""
     session = open_check_session(checked.file, content=checked.content)
     failing = next(_failing_cases(checked, session, cases), None)
     if failing is None:

@@ -44,10 +44,7 @@ LONGEST_RUN = 4105
 
 @frozen
 class CheckCase:
-    """A case of a check: the spec of its dummy inputs and their seed, or real inputs; and the tokens of a far text.
-
-    PyTorch need not be able to run it if it `may_be_refused`; then it is left out.
-    """
+    """A case: the spec of its dummy inputs and their seed, or real inputs; left out if PyTorch refuses it and may."""
 
     name: str
     spec: PlannedSpec
@@ -89,11 +86,7 @@ def check_cases(
     farthest: int = sys.maxsize,
     limits: Sequence[Condition] = (),
 ) -> tuple[CheckCase, ...]:
-    """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any.
-
-    Long texts have at most `longest` tokens. The sizes of all cases are within the limits. Of the far texts, only the
-    longest of at most `farthest` tokens is among them.
-    """
+    """The cases of a part within limits, with texts up to `longest`, a far one to `farthest`; `real_inputs` last."""
     has_other_sizes = all(part.inputs.values())
     within = [_within_limits(case, longest, limits) for case in cases(part.spec)]
     affordable = {case.name.startswith(FAR_PAST): case for case, n in _far_texts(part, within) if n <= farthest}
@@ -166,10 +159,7 @@ def untried(part: Part, file: Path) -> list[str]:
 
 
 def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> tuple[CheckCase, ...]:
-    """The cases on the other side of each condition of a file; for a derived spec also small, far and prime sizes.
-
-    They are within the limits of the file, more limits, and the ranges of the part. PyTorch may refuse such sizes.
-    """
+    """The cases on the other side of each condition of a file, within all limits; PyTorch may refuse them."""
     spec, limits, moved = part.spec, (*stated_limits(file), *more_limits), ranges(part.spec)
     known = known_sizes(spec, {})
     conditions = [each for each in trace_conditions(file) if known.keys() >= {*symbols_of(each.text)}]
@@ -197,10 +187,7 @@ OutputArrays = tuple[Array, ...]
 
 @frozen
 class Reference:
-    """The inputs of a case, and PyTorch's outputs for them.
-
-    `is_of_other_sizes`: they are on another side of a condition, small or far. `drawn`: the case, if it has dummies.
-    """
+    """The inputs of a case, and PyTorch's outputs for them; `is_of_other_sizes`: not those of the spec."""
 
     case: str
     inputs: Mapping[str, Array]
@@ -219,11 +206,7 @@ def references(
     dtype: str | None = None,
     tick: Tick = no_tick,
 ) -> Iterator[Reference]:
-    """The reference of each case of a part within limits, computed one by one; then those of other cases.
-
-    PyTorch computes in `dtype`; None is that of the part. `tick` is called with the number of cases that are ready, by
-    their sizes, of all, and of those that are ready after the next. ONNX Runtime runs each case after PyTorch.
-    """
+    """The reference of each case of a part within limits, computed one by one in `dtype`; then those of other cases."""
     every_case = (*affordable_cases(model, part, real_inputs, limits), *others)
     return_memory = getattr(CDLL(None), "malloc_trim", int) if sys.platform == "linux" else int
     work = [0, *accumulate(prod(max(1, size) for size in known_sizes(case.spec, {}).values()) for case in every_case)]

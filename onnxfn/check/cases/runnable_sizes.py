@@ -1,8 +1,4 @@
-"""The sizes at which PyTorch can run a model, found by running it.
-
-Some modules take images in steps of 32, some only squares. A detector picks its 300 best positions, and a small image
-has fewer. All this depends on the configuration, so no list knows it.
-"""
+"""The sizes at which PyTorch can run a model, found by running it: they depend on its configuration."""
 
 from __future__ import annotations
 
@@ -33,16 +29,8 @@ PARTS = 8
 
 
 def runnable_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition, ...]:
-    """The conditions on the sizes of a module's axes; `runs` is whether it runs at some sizes, and true of `base`.
-
-    An axis that cannot move alone moves with another. One that moves with none has one size. Two axes that can move
-    alone, and not together, have the step with which they can. An axis that takes any size is 1 while later ones move.
-
-    >>> def fits(sizes):
-    ...     return sizes["h"] % 4 == 0 and sizes["w"] == sizes["h"] + 8
-    >>> [each.text for each in runnable_limits({"h": 8, "w": 16, "n": 3}, fits)]
-    ['h % 4 == 0', 'w == h + 8']
-    """
+    """The conditions on the sizes of a module's axes; `runs` is whether it runs at some sizes, and true of `base`."""
+    # An axis that cannot move alone moves with another, or has one size. A free axis is 1 while later ones move.
     runs = memoize(runs, key=lambda arguments, _: tuple(arguments[0].items()))
     limits, alone, small, free = list[Condition](), dict[str, int | None](), dict(base), dict[str, int]()
     for name in base:

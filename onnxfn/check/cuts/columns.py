@@ -29,10 +29,7 @@ SWAPPED = (1, 0)
 
 @frozen
 class Matrix:
-    """The initializer that a product reads. The product sums over the axis of the rows.
-
-    `is_transposed`: the columns are the first axis of the initializer. `dtype`: a number of ONNX.
-    """
+    """The initializer that a product sums over the rows of; `dtype` is a number of ONNX."""
 
     name: str
     rows: int
@@ -52,10 +49,8 @@ def large_matrices(nodes: Sequence[Any], initializers: Mapping[str, Any], large:
 def products_by_columns(
     nodes: Sequence[Any], initializers: Mapping[str, Any], large: int = LARGE, block: int = BLOCK
 ) -> tuple[list[Any], list[Any]]:
-    """Nodes with products by blocks of columns in place of those with large matrices, and their constants.
-
-    A block has at most `block` elements, or one column. A Transpose that only these products read is left out.
-    """
+    """Nodes with products by blocks of at most `block` elements in place of large ones, and the blocks' constants."""
+    # A Transpose that only these products read is left out.
     matrices = large_matrices(nodes, initializers, large)
     unread = matrices.keys() - {name for node in nodes if not _reads(node, matrices) for name in read_names(node)}
     constants: dict[str, Any] = {}

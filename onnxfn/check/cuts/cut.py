@@ -33,11 +33,7 @@ Fits = Callable[[str, int], bool]
 
 @frozen
 class Section:
-    """A part of a graph that runs by itself: `shared`, `embedding`, the path of a layer, or `head`.
-
-    `nodes`: their indices in the graph, in their order there. `inputs`: the values that it reads from inputs of the
-    graph and from other sections. `outputs`: its values that other sections read, or that are outputs of the graph.
-    """
+    """A part of a graph that runs by itself: `shared`, `embedding`, the path of a layer, or `head`."""
 
     name: str
     nodes: tuple[int, ...]
@@ -56,11 +52,7 @@ class Sections:
 def graph_sections(
     graph: Any, layers: Sequence[str], parameters: Iterable[str], of_layers: Collection[str], fits: Fits
 ) -> Sections:
-    """The sections of a graph. InvalidSpec if the layers do not form a chain in it.
-
-    `layers`: their paths in the model, in the order of their calls. `of_layers`: the inputs and outputs of the graph
-    that belong to a layer, such as its cache. Of the values on all paths, the last that fits is taken.
-    """
+    """The sections of a graph by the paths of layers, and the ports `of_layers`. InvalidSpec if they form no chain."""
     vertices = vertices_of(graph, layers, parameters, of_layers)
     outputs = {output.name for output in graph.output} - {*of_layers}
     ends = {index for index, each in enumerate(vertices) if outputs & {*each.outputs}}
@@ -251,10 +243,7 @@ def _sections(
 
 
 def layer_paths(model: Any, weights: Collection[str]) -> tuple[str, ...]:
-    """The paths of the layers of a model, in their order: of its lists of modules the one with the most parameters.
-
-    Each layer must have weights among the names `weights`, those of a graph. InvalidSpec if there is no such list.
-    """
+    """The paths of a model's layers with `weights`: its largest list of modules. InvalidSpec if there is none."""
     import torch
 
     lists = [
@@ -270,10 +259,7 @@ def layer_paths(model: Any, weights: Collection[str]) -> tuple[str, ...]:
 
 
 def fits_shapes(graph: Any, shapes: Iterable[tuple[int, ...]], sizes: Mapping[str, int]) -> Fits:
-    """Whether a value of a graph may have the shape of the hidden states before a layer, or after the last one.
-
-    `shapes` and `sizes`: those of the hidden states and of the symbols in a case, as far as they are known.
-    """
+    """Whether a value may have one of the shapes of hidden states, as far as shapes and sizes of symbols are known."""
     axes = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
     expected = tuple(shapes)
 

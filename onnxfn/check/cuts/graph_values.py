@@ -24,20 +24,14 @@ NONE: Weights = frozenset()
 
 @frozen(eq=False)
 class GraphValues:
-    """The floating-point values of a graph in one run, as float32; inputs first, then in the order of the nodes.
-
-    `weights`: from the name of a value to the names of the initializers that it is computed from.
-    """
+    """The floating-point values of a graph in one run, in the order of the nodes, and the initializers behind each."""
 
     arrays: Mapping[str, Array]
     weights: Mapping[str, Weights]
 
 
 def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None = None) -> GraphValues:
-    """The values of an ONNX file, or of `content` in its place, for these inputs, without those of inner graphs.
-
-    ONNX Runtime runs once. CheckFailed if it cannot load or run the file.
-    """
+    """The values of an ONNX file, or of `content`, outside inner graphs. CheckFailed if ONNX Runtime cannot run it."""
     written = written_graph(file, content)
     graph = written.model.graph
     computed = computed_values(written, [name for node in graph.node for name in node.output if name], inputs)

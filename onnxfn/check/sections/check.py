@@ -54,10 +54,7 @@ class RecordedCase:
 
 @frozen(eq=False)
 class SectionedFile:
-    """A written file with its sections, the paths of its layers, the part that it is for, and the cases.
-
-    `session` runs the file by its sections; of a quantized file the compared graph is its float form.
-    """
+    """A written file with its sections, the paths of its layers, the part that it is for, and the cases."""
 
     written: WrittenGraph
     sections: Sections
@@ -77,11 +74,7 @@ def check_by_sections(
     real_inputs: Mapping[str, Array] | None = None,
     tick: Tick = no_tick,
 ) -> Report:
-    """Compares an ONNX file with PyTorch section by section; `Report.sections` has a row for each.
-
-    The rest is that of `check`, as the arguments are; no text is decoded. InvalidSpec if the layers of the model do not
-    form a chain in the graph of the file; CheckFailed if ONNX Runtime cannot load or run a section.
-    """
+    """Compares a file with PyTorch section by section, as `check`, but without texts. InvalidSpec without a chain."""
     of_weights, errors = file_weights(model, part, file, tick)
     checked = compared_file(model, part, file, exact, tick)
     session, of_sections, judged = _judged_sections(checked, real_inputs)

@@ -40,11 +40,8 @@ LONGEST_PAST = 16_400
 
 
 def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase], *, tick: Tick = no_tick) -> Report:
-    """The cases and the faults of chosen layers on far texts, which are too dear for the whole model.
-
-    `unchecked` has the texts that are too long for layers, too; and all of them for quantized and 16-bit files, and if
-    the layers form no chain or do not run without the others.
-    """
+    """The cases and the faults of chosen layers on far texts, which are too dear for the whole model."""
+    # `unchecked` has texts that are too long, and all of them for quantized and 16-bit files or without a chain.
     longest = {case.name.startswith(FAR_PAST): case for case in far if _steps(case)}
     steps = [step for case in longest.values() for step in _steps(case)]
     try:

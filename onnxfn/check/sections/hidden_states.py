@@ -20,11 +20,7 @@ from onnxfn.specs.errors import InvalidSpec
 
 @frozen(eq=False)
 class HiddenStates:
-    """The hidden states of a run: the input of each layer, and the result of the last layer.
-
-    `exact`: the result of each layer in the wider dtype for the same input; None if it was not computed, or if it is
-    not the input of the next layer.
-    """
+    """The hidden states of a run: the input of each layer, and the result of the last; `exact`: in the wider dtype."""
 
     states: tuple[Array, ...]
     exact: tuple[Array | None, ...]
@@ -34,11 +30,8 @@ class HiddenStates:
 def recorded_hidden_states(
     model: Any, layers: Sequence[str], wider: Sequence[str] = ()
 ) -> Iterator[Callable[[], HiddenStates]]:
-    """A context that records the runs of a model; yields a function that returns the hidden states of the last run.
-
-    It raises InvalidSpec if the run did not call each layer once, in their order. Each layer also runs in the first of
-    the dtypes `wider` that can run it.
-    """
+    """A context that records the runs of a model; yields a function that returns the hidden states of the last run."""
+    # It raises InvalidSpec if the run did not call each layer once, in order. `wider`: dtypes to try for `exact`.
     calls = list[int]()
     before, after, exact = dict[int, Array](), dict[int, Array](), dict[int, Array]()
 

@@ -107,12 +107,7 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
 
 
 def can_decode(part: Part, plan: Plan) -> bool:
-    """Whether texts can be decoded with a part.
-
-    It takes tokens (or their embeddings) and a past that may be empty, and gives logits, of all tokens if asked for.
-    The plan has the parts that compute its other inputs. The texts are in the ranges of its axes. A prompt that is read
-    in both directions is compared with PyTorch's whole model alone.
-    """
+    """Whether texts can be decoded with a part: tokens, an empty past, logits, and parts that compute the rest."""
     spec = part.spec
     past_inputs = {feedback.input for feedback in spec.feedback}
     if not past_inputs:
@@ -248,11 +243,8 @@ def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def text_comparison(
     spec: PlannedSpec, texts: Array, logits: Array, *, exact: ExactArray, case: str, start: int
 ) -> Comparison:
-    """Compares the tokens of texts, from `start` on, with the choices by PyTorch's logits.
-
-    A text agrees if, at each step, the logit of its token is at most twice the allowed error of a logit below that of
-    PyTorch's choice. Then rounding may have decided between the two tokens.
-    """
+    """Compares the tokens of texts, from `start` on, with the choices by PyTorch's logits."""
+    # A token agrees if its logit is at most twice the allowed error below that of PyTorch's choice.
     dtype = spec.target.float_dtype or "float32"
     ordinary = np.abs(logits) < precision_of(dtype).largest_ordinary
     scale = Scale.of(logits[ordinary].astype(np.float64), precision_of(dtype))

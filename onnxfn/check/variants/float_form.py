@@ -41,12 +41,8 @@ Group = tuple[Any, str, str, str]
 def float_form(
     file: Path, dtype: str | None = None, in_memory: Mapping[str, Sequence[int]] = MappingProxyType({})
 ) -> tuple[bytes | None, tuple[str, ...]]:
-    """The float form of a file, or None if the file has it; and a line for each product of integers of another form.
-
-    `dtype`: the float dtype that the file computes in. `in_memory`: from the codes of a weight in blocks to the shape
-    of its float32 elements, `[rows, columns]`. They are an initializer, see `name_in_memory`, which a session gets as
-    an external one.
-    """
+    """The float form of a file, None if the file has it; and a line for each product of integers of another form."""
+    # `in_memory`: from codes in blocks to the shape of their float32 elements, an external initializer.
     from onnx import ModelProto, TensorProto
 
     is_half = dtype in HALVES

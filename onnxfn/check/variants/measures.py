@@ -34,12 +34,7 @@ LARGEST_ORDINARY = 3e4
 
 @frozen
 class Measure:
-    """A measure of an output, and its floor for each kind of variant.
-
-    `values`: from the name of an output, the outputs of the file and of PyTorch to one value for each position.
-    `whole`: from the values of all cases, if there are any, to the value of the measure. `least`: whether a lower value
-    is better.
-    """
+    """A measure of an output: `values` of positions, `whole` of all cases, `least` if lower is better, and floors."""
 
     values: Callable[[str, Outputs, Outputs], Array]
     floors: Mapping[str, float]
@@ -57,12 +52,7 @@ def _rows(array: Array) -> Array:
 
 
 def agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
-    """Whether each position has the same likeliest token or class; of integers, whether each is equal.
-
-    >>> logits = np.array([[0.0, 1.0], [3.0, 2.0]])
-    >>> agreement("logits", {"logits": logits}, {"logits": logits[:, ::-1]}).tolist()
-    [0.0, 0.0]
-    """
+    """Whether each position has the same likeliest token or class; of integers, whether each is equal."""
     left, right = actual[output], expected[output]
     if right.dtype.kind != "f":
         return np.asarray(left == right, np.float64).reshape(-1)
@@ -98,12 +88,7 @@ def _log_probabilities(logits: Array) -> Array:
 
 
 def cosine(output: str, actual: Outputs, expected: Outputs) -> Array:
-    """The cosine of an output and PyTorch's, one value; infinite elements must be the same, and do not count.
-
-    >>> x = np.array([3.0, 4.0, -np.inf])
-    >>> cosine("x", {"x": 2 * x}, {"x": x}).tolist(), cosine("x", {"x": np.zeros(3)}, {"x": x}).tolist()
-    ([1.0], [nan])
-    """
+    """The cosine of an output and PyTorch's, one value; infinite elements must be the same, and do not count."""
     return np.array([cosine_of(actual[output], expected[output])])
 
 
@@ -128,10 +113,7 @@ def _products(left: Array, right: Array) -> tuple[float, float, float]:
 
 
 def iou(output: str, actual: Outputs, expected: Outputs) -> Array:
-    """The overlap of each of PyTorch's best boxes with the file's box that overlaps most: intersection over union.
-
-    Boxes are centers and sizes. The best have the highest scores in `logits`. A model may return them in another order.
-    """
+    """The overlap of each of PyTorch's best boxes, by `logits`, with the box of the file that overlaps most."""
     return np.concatenate([overlaps.max(-1) for overlaps, *_ in _best_boxes(output, actual, expected)])
 
 

@@ -1,7 +1,4 @@
-"""The values of a float16 file that overflow, measured in its float form: ONNX Runtime's CPU hides what overflows.
-
-Its kernels compute much of float16 in float32. Those of other devices do not.
-"""
+"""The values of a float16 file that overflow in its float form: ONNX Runtime's CPU computes much in float32."""
 
 from __future__ import annotations
 
@@ -37,12 +34,8 @@ def overflowing(
     in_all_cases: bool,
     tick: Tick,
 ) -> Reach:
-    """The sizes of the float16 values of a file that overflow on a text, or in a case: see `overflowing_values`.
-
-    `graph`: that of the file. `text`: the reference of the real text; its second row is replaced by a token that
-    repeats, its third one by the first and the last token of the vocabulary of the text. None: the part reads none.
-    `in_all_cases`: whether the part runs in all cases; else without a text in that of `real_inputs`, or the first.
-    """
+    """The sizes of the float16 values of a file that overflow on `text`, or in a case: see `overflowing_values`."""
+    # The second row of the text is a token that repeats; the third has the first and the last of the vocabulary.
     import onnx
     import onnx_ir
 

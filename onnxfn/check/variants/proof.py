@@ -30,10 +30,7 @@ Values = Mapping[tuple[str, str], Array]
 
 @frozen
 class Proof:
-    """The inputs of a proof: the reference for the real text, if the part reads one, and the floors of the caller.
-
-    `model`: the PyTorch model before its weights were converted; None: the one that the file is compared with.
-    """
+    """The inputs of a proof: the reference of the real text, the caller's floors, the model before its conversion."""
 
     text: Reference | None = None
     floors: Floors = field(default=DEFAULT_FLOORS)
@@ -114,10 +111,7 @@ def variant_measurements(
     expected: Callable[[], Iterable[Reference]] | None,
     weights: Sequence[WeightError] = (),
 ) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
-    """The measurements of a part, and findings: on the text, or in its cases; of its weights, by their errors.
-
-    `expected`: the references of its cases; None for a file that is compared with PyTorch.
-    """
+    """The measurements of a part and findings, on the text or on `expected`, the references of its cases."""
     references = expected() if proof.text is None and expected is not None else ()
     answers = (with_outputs(lambda: session, None, Path(f"{part.name}.onnx"), part, each) for each in references)
     pairs = [case_values(part, each, outputs) for each, outputs in answers if outputs is not None]

@@ -1,7 +1,4 @@
-"""The quantized matrices in an ONNX file: their elements as numbers, some rows at a time, and how exact each can be.
-
-A matrix is what one node multiplies with or looks up rows in. Its codes stay in the file until they are read.
-"""
+"""The quantized matrices in an ONNX file: their elements as numbers, some rows at a time, and their exactness."""
 
 from __future__ import annotations
 
@@ -46,10 +43,7 @@ Index = slice | Array
 
 @frozen(eq=False)
 class Tensor:
-    """A tensor of a file, whose bytes stay there until some of its rows are read.
-
-    `rows`: from their number and an `Index`, or a pair of them for rows and columns, to these rows.
-    """
+    """A tensor of a file, whose bytes stay there until `rows` reads some of its rows, by their number and indices."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -101,11 +95,7 @@ class Elements:
 
 @frozen
 class QuantizedMatrix:
-    """A quantized matrix in a file. A row of a product belongs to an output; a row of a lookup, to a token.
-
-    `name`: the initializer that holds its codes. `padding`: how many of its columns may be padding at most: those of a
-    block that is not full.
-    """
+    """A quantized matrix in a file by the `name` of its codes; at most `padding` of its columns are padding."""
 
     name: str
     shape: tuple[int, int]
@@ -193,10 +183,7 @@ def _rounding(dtype: Any) -> Rounding:
 
 @frozen(eq=False)
 class Blocks:
-    """Rows in blocks: the codes of all rows, their scales, and zero points if there are any.
-
-    Zero points are packed as the codes are, or numbers; without any zero is in the middle.
-    """
+    """Rows in blocks: codes, scales, and zero points packed as the codes or as numbers; None: zero is in the middle."""
 
     codes: Tensor
     scales: Tensor

@@ -1,7 +1,4 @@
-"""Compares the quantized weights in an ONNX file with those of the model: each element is within its step.
-
-Outputs show a fault in one weight only if it is large; the step of each block shows it everywhere.
-"""
+"""Compares the quantized weights in an ONNX file with those of the model: each element is within its step."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ class WeightError:
 
 @frozen(eq=False)
 class FileWeight:
-    """A weight of a model by its name there, and the matrix of a file that stands for it, without padding.
-
-    `is_turned`: the last two axes of the weight are in the other order in the file.
-    """
+    """A weight of a model and its matrix in a file without padding; `is_turned`: its last two axes are exchanged."""
 
     name: str
     matrix: QuantizedMatrix
@@ -73,10 +67,7 @@ def tensors_by_name(model: Any) -> dict[str, Any]:
 def quantized_weight_errors(
     model: Any, file: Path, tick: Tick = no_tick, reach: int = 0
 ) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
-    """The error of each quantized weight of a file, and one line for each whose weight in the model is not known.
-
-    `reach`: how many steps a code may be from its weight, before both are rounded.
-    """
+    """The error of each quantized weight of a file, within `reach` steps, and a line for each of no known weight."""
     weights, unknown = weights_of_file(model, file)
     tensors = tensors_by_name(model)
     return tuple(_error(weight, tensors[weight.name], tick, reach) for weight in weights), unknown

@@ -1,8 +1,4 @@
-"""PyTorch's outputs in float32 for a real text: the reference of quantized and 16-bit files.
-
-The text is a file of the package, written from its README. The tokenizer of the checkpoint turns it into tokens.
-Without one the tokens are random numbers of the model's range, and the report says so.
-"""
+"""PyTorch's outputs in float32 for the real text of the package, or for random tokens without a tokenizer."""
 
 from __future__ import annotations
 
@@ -93,10 +89,7 @@ def _tokenizer(checkpoint: Path | None) -> Any:
 
 
 def text_references(model: Any, preprocessor: Any = None, checkpoint: Path | None = None) -> TextReferences:
-    """A function that computes the reference of a part at its first call. Variants of one export can share it.
-
-    The tokenizer is the preprocessor, or that of the preprocessor or of the checkpoint.
-    """
+    """A function that computes the reference of a part once, with the tokenizer of `preprocessor` or `checkpoint`."""
     reference = partial(_text_reference, model, preprocessor, cache(partial(text_tokens, preprocessor, checkpoint)))
     known: TextReferences = memoize(reference, key=lambda of, _: of[0].name.removesuffix(dtype_suffix(of[0].dtype)))
     return known

@@ -1,7 +1,4 @@
-"""Compares the weights in an ONNX file with those of the model as bytes, and finds NaN and infinite elements.
-
-Outputs show a wrong weight only if the inputs of a case reach it. A text reaches few rows of an embedding table.
-"""
+"""Compares the weights in an ONNX file with the model's as bytes: outputs show only those that inputs reach."""
 
 from __future__ import annotations
 
@@ -22,12 +19,8 @@ from onnxfn.weights.onnx_files import stored_tensors
 
 
 def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> tuple[str, ...]:
-    """One line for each weight of a file that differs from the model's, or has NaN or infinite elements.
-
-    An initializer is compared with the parameter or buffer of the same name and shape; all embedding tables have one. A
-    transposed matrix is left to the comparison of outputs: each of its elements takes part in every output. Infinite
-    elements of buffers are ignored, because they mask scores.
-    """
+    """One line for each weight of a file that differs from the model's, or has NaN or infinite elements."""
+    # Transposed matrices are left to the comparison of outputs. Infinite elements of buffers mask scores.
     import torch
 
     tensors = model.state_dict(keep_vars=True)

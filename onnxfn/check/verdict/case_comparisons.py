@@ -1,8 +1,4 @@
-"""The comparisons of the outputs of a case, where rounding and equal choices explain what they can.
-
-The error of an output depends on the kernels that PyTorch chooses for the sizes and masks of a case. So a large error
-in one case is allowed if PyTorch's own error in another case is as large.
-"""
+"""The comparisons of the outputs of a case: PyTorch's own error in another case counts, too."""
 
 from __future__ import annotations
 
@@ -133,11 +129,8 @@ JUMP = 100
 def _for_other_values(
     checked: CheckedFile, reference: Reference, undecided: Mapping[str, float]
 ) -> tuple[verdict.Comparison, ...]:
-    """The comparisons for the first other values of a case that rounding does not decide about; none for no such.
-
-    `undecided`: from outputs to PyTorch's own error. A detector picks boxes by overlaps: for some values rounding
-    changes what is picked, and for others the error is far smaller. It never is in a model that amplifies all rounding.
-    """
+    """The comparisons for the first other values of a case that rounding does not decide about; none for no such."""
+    # A detector picks boxes by overlaps: for some values rounding changes what is picked, for others it does not.
     part, case = checked.part, reference.drawn
     if case is None:
         return ()
@@ -166,10 +159,7 @@ def _own_error(expected: Array, exact: Array) -> float:
 def output_comparisons(
     checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[verdict.Comparison] = ()
 ) -> tuple[verdict.Comparison, ...]:
-    """The comparison of each output in the case of a reference; the exact outputs are computed at most once.
-
-    PyTorch rounds otherwise for the first output that differs alone: in a faulty file each run would be in vain.
-    """
+    """The comparison of each output of a case; exact outputs are computed once, other roundings for the first alone."""
     part, inputs, comparisons = checked.part, reference.inputs, list[verdict.Comparison]()
 
     @cache

@@ -32,10 +32,7 @@ ROUNDINGS = 8
 def rounded_otherwise(
     model: Any, part: Part, inputs: Mapping[str, Array], dtype: str | None, seed: int
 ) -> tuple[str, tuple[Array, ...]]:
-    """What was done, and PyTorch's outputs where each element of a product, and of its operands, moves by a rounding.
-
-    Products are the operators whose operations torch counts: of matrices, and convolutions. An element may also stay.
-    """
+    """What was done, and PyTorch's outputs where each element of a product or its operands may move by a rounding."""
     import torch
     from torch.utils.flop_counter import flop_registry
 
@@ -65,10 +62,7 @@ SUMS = ("native_group_norm", "native_layer_norm", "native_batch_norm", "mean", "
 
 
 def error_of_sums(model: Any, part: Part, inputs: Mapping[str, Array]) -> Norms:
-    """The norms of the rounding of the longest sum that a model computes for these inputs, if that is long.
-
-    The model runs without values. ONNX Runtime adds numbers of fewer bits than float32 in float32.
-    """
+    """The norms of the rounding of the longest sum that a model, run without values, computes for these inputs."""
     import torch
 
     longest = 0

@@ -178,10 +178,7 @@ ExactOutputs = Callable[[Part, Mapping[str, Array]], tuple[str, tuple[Array, ...
 
 
 class NoReference(Exception):
-    """PyTorch cannot compute the outputs in a wider dtype; the message says why.
-
-    `own`: how far PyTorch's outputs in a wider dtype are from its own, if that is why: by more than rounding.
-    """
+    """PyTorch cannot compute the outputs in a wider dtype; `own`: its outputs there differ by more than rounding."""
 
     def __init__(self, message: str, own: Norms | None = None) -> None:
         super().__init__(message)
@@ -215,11 +212,7 @@ def no_casts_below(wider: Any) -> Iterator[None]:
 
 
 def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
-    """A function that computes PyTorch's outputs in the first wider dtype of `dtype` that can run.
-
-    From its first call on, the function holds its copies of a small model. A large model is not copied: its weights are
-    converted one by one.
-    """
+    """A function that computes PyTorch's outputs in the first wider dtype that runs; it keeps copies if small."""
     wider_copy = cache(lambda wider: in_dtype_if_small(model, wider))
 
     def outputs(part: Part, arrays: Mapping[str, Array]) -> tuple[str, tuple[Array, ...]]:

@@ -148,11 +148,7 @@ def torch_logits(whole: Whole, prompt: Prompt, texts: Array, dtype: Any = None) 
 def prompt_logits(
     whole: Whole, prompt: Prompt, in_torch: Whole, dtype: Any = None
 ) -> tuple[Decoder, Array, Array, Array]:
-    """The decoder of the files for a prompt, the logits by them and by the model of `in_torch`, and which are tokens'.
-
-    Logits, or the last hidden states, are of all tokens, or of the last ones if the files give no more; others are of
-    padding. `dtype` is that of PyTorch: see `torch_logits`.
-    """
+    """The decoder of the files for a prompt, the logits by them and by `in_torch`, and which are tokens'."""
     ids, mask = begun(whole, prompt)
     expected = torch_logits(in_torch, prompt, ids, dtype)
     with run_errors(prompt):

@@ -53,11 +53,8 @@ def whole_part(
 def forward_arguments(
     model: Any, arguments: Mapping[str, Array], texts: Array, known: Placeholders, *, has_three_positions: bool
 ) -> dict[str, Array]:
-    """The arguments of `forward` for texts, `[batch, length]`, that begin with a prompt: positions and types, too.
-
-    A model with positions in time, height and width computes these by itself. `arguments` are those of the prompt, as a
-    processor gives them.
-    """
+    """The arguments of `forward` for texts that begin with a prompt, whose `arguments` a processor gives."""
+    # A model with positions in time, height and width computes these by itself.
     parameters = inspect.signature(model.forward).parameters
     mask, new = arguments[MASK], texts.shape[1] - arguments[IDS].shape[1]
     mask = np.concatenate([mask, np.ones((len(mask), new), mask.dtype)], axis=1)
@@ -96,10 +93,7 @@ def _types(texts: Array, new: int, types: TokenTypes, known: Placeholders) -> Ar
 def texts_of_generate(
     model: Any, part: Part, arguments: Mapping[str, Array], steps: int, never: Collection[int]
 ) -> Array:
-    """The texts that `model.generate` writes after prompts, greedily and without an end, `[batch, length + steps]`.
-
-    It writes none of the tokens `never`. CaptureFailed if it does not run.
-    """
+    """The texts that `model.generate` writes greedily without `never` and an end. CaptureFailed if it does not run."""
     import torch
 
     ends_texts = model.config.model_type == "blip"

@@ -31,10 +31,7 @@ from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
 @frozen
 class Task:
-    """A job, its place among all jobs, and the memory that it needs at most, or UNKNOWN_BYTES.
-
-    `digest` is of what the result depends on, and `attempt` says how often the job was started, with this time.
-    """
+    """A job, the bytes it needs at most, its place, its attempt, and the digest of what its result depends on."""
 
     number: int
     job: ExportRequest

@@ -1,7 +1,4 @@
-"""`python -m onnxfn.export.batch.server`: receives jobs by a connection, and runs each in a process of its own.
-
-These processes are copies of it, so that torch is imported once. All end with the process that has started it.
-"""
+"""`python -m onnxfn.export.batch.server`: runs each job that a connection brings in a copy of this process."""
 
 from __future__ import annotations
 

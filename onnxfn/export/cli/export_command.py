@@ -97,10 +97,7 @@ def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **opti
 
 
 def export_script(script: Path, out: Path, modules: Sequence[str], runs: Sequence[str], values: Values) -> None:
-    """Runs a script but for its `__main__` part, watches modules in runs of it, exports them and prints the result.
-
-    `modules`: texts NAME=EXPRESSION. `runs`: expressions. Both are of the names that the script has at its end.
-    """
+    """Runs a script but for its `__main__` part, watches modules in runs of it, exports them and prints the result."""
     if not script.is_file():
         raise ModelNotFound(f"there is no file {script}; watch takes a Python script")
     sys.path.insert(0, str(script.parent.resolve()))  # as Python does for a script

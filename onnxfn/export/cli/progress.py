@@ -124,11 +124,7 @@ def _job_line(event: BatchEvent) -> str:
 
 
 def amount(event: Event) -> str:
-    """The progress of a stage, the seconds so far, the rate, the remaining time, and whether it failed.
-
-    >>> amount(Event("write", "model", 2.0, "progress", 1_000_000, 4_000_000))
-    '1.0/4.0 MB  2.0 s  0.5 MB/s  0:06 left'
-    """
+    """The progress of a stage, the seconds so far, the rate, the remaining time, and whether it failed."""
     is_bytes = event.stage in ("write", "copy", "complete")
     counts = rate = left = ""
     if event.total:

@@ -18,10 +18,7 @@ CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 
 @frozen
 class Folder:
-    """The folder of an export before it is published: its plan, texts by their paths, and the paths of all files.
-
-    `subfolder`: that of the graphs, if there is one. `sidecars`: the names of the graphs that have external data.
-    """
+    """The folder of an export before it is published; `sidecars` are the graphs with external data."""
 
     plan: Plan
     texts: Mapping[str, str] = MappingProxyType({})

@@ -1,8 +1,4 @@
-"""Files and remarks for the programs that load an export; an alias in `config.json`, only on request.
-
-An alias is a model type that clients know, in place of the true one: `gemma` for any decoder with keys and values.
-Clients take only the names of the cache, or its heads and widths, from the type.
-"""
+"""Files and remarks for the programs that load an export; an alias, a type that clients know, only on request."""
 
 from __future__ import annotations
 

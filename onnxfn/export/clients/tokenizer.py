@@ -1,8 +1,4 @@
-"""Files of tokenizers, processors and sentence-transformers in words that several versions and programs know.
-
-transformers 5 writes `tokenizer_config.json` with a class, special tokens and defaults that 4.57 does not know.
-transformers.js reads the chat template only from it.
-"""
+"""Files of tokenizers, processors and sentence-transformers in words that several versions and programs know."""
 
 from __future__ import annotations
 

@@ -45,10 +45,7 @@ CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
 
 
 def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> ExportSpec:
-    """The spec of a model of transformers for a task. The model runs on dummy inputs; `of_texts`: on texts alone.
-
-    InvalidSpec if the model accepts no known inputs or lacks a needed cache, UnknownName if it does not have the task.
-    """
+    """The spec of a model for a task, from runs on dummies. InvalidSpec without known inputs or cache, UnknownName."""
     name = canonical(task).removesuffix(WITH_PAST)
     model = model_copy(model)
     inputs, runs = _accepted_inputs(model, of_texts=of_texts)
@@ -152,10 +149,8 @@ def _takes_cache(model: Any) -> bool:
 
 
 def _has_head(spec: ExportSpec, runs: Sequence[Run], task: str) -> bool:
-    """Whether a spec with a cache is for the head of a model that ran, by its task and its outputs.
-
-    For feature-extraction, transformers lists classes that return logits alone where a type has no other class.
-    """
+    """Whether a spec with a cache is for the head of a model that ran, by its task and its outputs."""
+    # For feature-extraction, transformers lists classes that return logits alone where a type has no other class.
     if task not in task_names(spec):
         return task not in listed_tasks(spec.name or "")
     returned = {output.name for output in outputs_spec(runs).outputs}
@@ -215,10 +210,8 @@ CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_c
 
 
 def masked_by_eager(model: Any) -> ExportSpec:
-    """The attention `eager` for a model that relies on a causal mask while its layers have `is_causal=False`.
-
-    With sdpa, transformers leaves that mask out when no text has padding; no graph can be causal only with padding.
-    """
+    """The attention `eager` for a model that relies on a causal mask while its layers have `is_causal=False`."""
+    # With sdpa, transformers leaves that mask out when no text has padding; no graph can be causal only with padding.
     is_causal: dict[str, set[bool]] = {}
     for module in model.modules():
         if isinstance(getattr(module, "is_causal", None), bool):

@@ -73,9 +73,7 @@ class Origin:
 def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds) -> Bounds:
     """The range of each input whose values index an axis, in a run on dummies, which may fail, and earlier ones."""
     tensors = tensors_for(model, spec, dummies(spec, {}))
-    origins = {
-        id(tensor): [Origin(tensor, input_.name, 0)] for input_, tensor in zip(spec.inputs, tensors, strict=True)
-    }
+    origins = {id(each): [Origin(each, input_.name, 0)] for input_, each in zip(spec.inputs, tensors, strict=True)}
     bounds = {**earlier}
 
     def dispatch(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:

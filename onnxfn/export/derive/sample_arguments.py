@@ -59,10 +59,7 @@ class SampleTensor:
 
 
 def sample_arguments(model: Any, sample: Any, sizes: Collection[str] = ()) -> tuple[tuple[SampleTensor, ...], Call]:
-    """The tensors of a sample, and how `forward` is called with them: by names, in order, or as the only argument.
-
-    Numbers, texts, bools and None are constants, but for whole numbers named in `sizes`; containers are built again.
-    """
+    """The tensors of a sample, whole numbers in `sizes` among them, and how `forward` is called with them."""
     import torch
 
     every = [each for path, value in _by_path(model, sample) for each in _leaves(path, value, type(model))]

@@ -277,10 +277,7 @@ def _names(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _part(model: Any, calls: Calls, results: int) -> Watched:
-    """The sample, the largest call, and the axes from the calls of a method with the same tensors.
-
-    A number that changed is a tensor, or the size of an axis.
-    """
+    """The sample, largest call and axes of calls with the same tensors; a number that changed is a tensor or size."""
     import torch
 
     numbers = [[_numbers(each) for each in every] for every in calls.values()]
@@ -290,9 +287,7 @@ def _part(model: Any, calls: Calls, results: int) -> Watched:
     by_shapes = {path: [[each.get(path) for each in of_shapes] for of_shapes in numbers] for path in changed}
     sizes = {path: [(numbers[0],) for numbers in of] for path, of in by_shapes.items() if _are_sizes(of)}
     values = {path: torch.tensor(first[path]) for path in changed - {*sizes}}
-    sample = torch_name("pytree").tree_map_with_path(
-        lambda path, leaf: values.get(_name(path), leaf), calls[largest][0]
-    )
+    sample = torch_name("pytree").tree_map_with_path(lambda path, own: values.get(_name(path), own), calls[largest][0])
     tensors = zip(*([shape for _, shape in shapes] for shapes in calls), strict=True)
     patterns = _patterns(dict(zip(_names(calls[largest][0]), tensors, strict=True)), sizes)
     return Watched(model, sample, patterns, sum(map(len, calls.values())), results)

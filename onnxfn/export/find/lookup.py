@@ -302,11 +302,7 @@ def known_tasks(row: ExportSpec) -> tuple[str, ...]:
 
 
 def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportSpec:
-    """The spec of a row for a task of the row, or for a task of its model type in the tables of transformers.
-
-    Its outputs come from a task of the row with the same class, from the row's family, or else from a run of the model.
-    UnknownName if there is no such task, InvalidSpec if a run is needed without a model.
-    """
+    """The spec of a row for a task of its own, or that transformers lists. UnknownName, InvalidSpec without model."""
     name = canonical(task)
     if row.task is not None or name in task_names(row):
         return for_task(row, task)
@@ -326,10 +322,7 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
 
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
-    """The spec of a task with the same class as a task of the row; None if there is no such task.
-
-    The task of the row must have a single file, except for feature-extraction, whose AutoModel may load a head too.
-    """
+    """The spec of a task with the class of a task of the row: of a single file, or feature-extraction; else None."""
     classes = listed_classes(row.name or "", task)
     for overlay in row.tasks:
         is_same = loaded_classes(row.name or "", overlay.spec.call.loader) == classes

@@ -1,7 +1,4 @@
-"""Specs of multimodal models, one part per file: vision and audio encoders, the token embedding, the decoder.
-
-Each is derived from the model: in transformers 5, nearly all models have the same names for these features.
-"""
+"""Specs of multimodal models, one part per file, by the names that nearly all models have in transformers 5."""
 
 from __future__ import annotations
 

@@ -71,12 +71,8 @@ def has_section(model_or_config: Any, part: str) -> bool:
 
 
 def reads_features(model_or_config: Any, task: str | None) -> bool:
-    """Whether a model for a task of OTHER_TASKS reads images or sounds in the places of placeholder tokens.
-
-    The configuration and the methods of the class decide. False for a model type as text; for an encoder-decoder, whose
-    encoder takes the tokens; and if `forward` takes no embeddings (NeoMME), or a mask of the places of its image
-    (Kosmos-2).
-    """
+    """Whether a model for a task of OTHER_TASKS reads images or sounds in the places of placeholder tokens."""
+    # False for a type as text, an encoder-decoder, and without embeddings as input (NeoMME) or with a mask (Kosmos-2).
     if isinstance(model_or_config, (str, Mapping)) or stem_of(task) not in OTHER_TASKS:
         return False
     config = snapshot(model_or_config)

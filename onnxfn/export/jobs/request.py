@@ -96,11 +96,7 @@ class ExportRequest:
 
 
 def request_of(checkpoint: str, path: str | Path, values: Values) -> ExportRequest:
-    """The request that options make, from their written values at the command line or in a file.
-
-    InvalidSpec if a value is of a wrong type, two options exclude each other, or the library has no such option.
-    UnknownName if a value is none of those that an option can have.
-    """
+    """The request that written options make. InvalidSpec for wrong or excluded ones, UnknownName for their values."""
     values = with_check(stated(values))
     library = values.get("library", TRANSFORMERS)
     check_library(library, values)

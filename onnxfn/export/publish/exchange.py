@@ -1,8 +1,4 @@
-"""Puts the files of an export in the place of an earlier one: the folder in one step, or its files one by one.
-
-In one step of the system no reader sees a part of both. Where that cannot be, the old files are moved away before the
-first new one appears. All moves are undone if one fails. If the process is killed, the next export finishes them.
-"""
+"""Puts the files of an export in the place of an earlier one, in one step of the system or by moves that are undone."""
 
 from __future__ import annotations
 
@@ -22,11 +18,8 @@ from onnxfn.weights.names import file_fault
 
 
 def move_files(journal: Journal, root: Path, folder: Path) -> None:
-    """Replaces and deletes the files of a journal in `folder`; the new ones are in a staging folder.
-
-    A single file is replaced by one rename. A failed step undoes all before it. Readers look for a journal in `folder`:
-    the staging folder is moved there first.
-    """
+    """Replaces and deletes the files of a journal in `folder`, where readers look for it; a failed step undoes all."""
+    # A single file is replaced by one rename. For several, the staging folder is first moved to `folder`.
     with ExitStack() as undo:
         inside = folder / root.name
         if inside != root:
@@ -89,12 +82,8 @@ MAX_ENTRIES = 4096
 
 
 def exchange_folder(journal: Journal, staging: Path, folder: Path) -> bool:
-    """Swaps `folder` and a staging folder, which first gets all other files of `folder`; False if that is impossible.
-
-    It is impossible for a mount point, the current folder, a folder with another staging folder or more than
-    MAX_ENTRIES files, and without exchange or hard links. Then `folder` is unchanged. After a swap see
-    `keep_newcomers`.
-    """
+    """Swaps `folder` and a staging folder, which first gets all other files of `folder`; False if it cannot be."""
+    # It cannot for a mount point, the current folder, one with more than MAX_ENTRIES files, and without hard links.
     root = staging.parent
     if root.parent != folder.parent or folder == folder.parent:
         return False

@@ -18,11 +18,7 @@ from onnxfn.weights.side_files import WRITTEN_FILES, side_files
 
 
 def stale_files(destination: Destination, published: Collection[Path]) -> tuple[Path, ...]:
-    """The files of earlier exports at a destination that are unused after an export of the `published` files.
-
-    These are ONNX files of onnxfn, in the folders of all layouts; the external data of these and of replaced ones; the
-    report, and side files that are unchanged since it. Other ONNX files and the files of a checkpoint are not unused.
-    """
+    """The files of earlier exports that are unused now: graphs, external data, the report, unchanged side files."""
     if destination.is_file:
         return tuple(_stale_in(destination.folder, published, all_graphs=False))
     folders = sorted({destination.folder / layout.subfolder for layout in LAYOUTS.values()})
@@ -80,13 +76,8 @@ def publish(
     overwrite: bool,
     parts: Iterable[Destination] | None = None,
 ) -> tuple[Path, ...]:
-    """Moves the files of a staging folder to a destination, and deletes unused files of the earlier export.
-
-    A new folder appears by one rename, an old one is exchanged in one step; without that, and for a single file,
-    external data is moved first, then graphs, then the rest, and a failure undoes it. Earlier exports are looked for in
-    `parts`, by default `destination`. Returns the new paths. OutputExists without `overwrite`, or for a folder with the
-    name of a file.
-    """
+    """Moves the files of a staging folder to a destination, and deletes unused earlier ones; returns the new paths."""
+    # A folder is exchanged in one step. Without that external data is moved first, and a failure undoes all.
     files = tuple(dict.fromkeys(files))
     folder = destination.folder
     published = tuple(folder / file.relative_to(staging) for file in files)

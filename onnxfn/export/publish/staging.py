@@ -1,7 +1,4 @@
-"""The destination of an export, and the folder in which the export is completed before anything appears there.
-
-A staging folder holds `files`; `lock`, which a living process holds; and `journal.json` once files are being moved.
-"""
+"""The destination of an export, and its staging folder: `files`, `lock`, and `journal.json` while they move."""
 
 from __future__ import annotations
 
@@ -33,20 +30,16 @@ from onnxfn.weights.names import read_regular
 
 @frozen(eq=False)
 class PrivateFolder:
-    """A folder for temporary files, deleted when nothing refers to this record any more, at the latest at exit.
+    """A folder for temporary files, deleted when nothing refers to this record any more, at the latest at exit."""
 
-    A `ModelProto` in memory would not do: protobuf ends at 2 GiB, and ONNX Runtime maps external data from files.
-    """
+    # A `ModelProto` in memory would not do: protobuf ends at 2 GiB, and ONNX Runtime maps external data from files.
 
     path: Path
 
 
 @contextmanager
 def export_target(path: Any) -> Iterator[tuple[Path, PrivateFolder | None]]:
-    """The path that an export writes to, and the temporary folder that its result owns, or None.
-
-    For None it is a new temporary folder, for a file object a file in one. The folder is deleted if the export fails.
-    """
+    """The path that an export writes to, and the temporary folder that its result owns, for None and a file object."""
     if isinstance(path, str | os.PathLike):
         yield Path(path), None
         return
@@ -90,10 +83,7 @@ class Destination:
 
 
 def check_destination(path: Path, *, overwrite: bool) -> None:
-    """Raises OutputExists if something is at the path already, unless `overwrite`; WriteFailed for an impossible path.
-
-    A file where a folder is needed, a folder where a file is needed, and a link to nothing are never overwritten.
-    """
+    """Raises OutputExists for what is at the path, unless `overwrite`; WriteFailed for a path of the wrong kind."""
     if not is_possible_path(path):
         raise WriteFailed(
             f"cannot write {str(path)!r}: no path has a null character or half of a surrogate pair; choose another path"
@@ -155,10 +145,7 @@ LOCK_FILE = "lock"
 
 @contextmanager
 def staging_folder(destination: Destination) -> Iterator[Path]:
-    """An empty folder on the file system of a destination, which need not exist; it is deleted at the end in any case.
-
-    It lies next to the destination's folder if a rename can reach that, else in it, as for a mount point.
-    """
+    """An empty folder, deleted at the end, on a destination's file system: next to it if a rename can reach that."""
     folder = destination.folder.resolve()
     clean_up(folder)
     root, descriptor = _create(destination, folder)

@@ -1,7 +1,4 @@
-"""`report.json`: what an export wrote, with which versions and options, and what its check found.
-
-It holds no time and no path outside its folder: the same export writes the same bytes. REPORT.md has its fields.
-"""
+"""`report.json`: what an export wrote, how, and what its check found, without times and outer paths: see REPORT.md."""
 
 from __future__ import annotations
 
@@ -55,10 +52,7 @@ def report_content(
     values: Values | None = None,
     tick: Tick = no_tick,
 ) -> dict[str, Any]:
-    """The content of `report.json` about all other files of an export, each with its SHA-256, or an empty text.
-
-    `values` is what was written for the options of the export; None for an export of a spec.
-    """
+    """The content of `report.json` about all other files of an export, each with its SHA-256, or an empty text."""
     plans = {dtype: each for dtype, each in plans_by_dtype(plan).items() if dtype is not None}
     variants = {dtype: [part.name for part in each.parts] for dtype, each in plans.items()}
     return {
@@ -110,11 +104,7 @@ class FileFacts:
 
 @frozen
 class ExportReport:
-    """What a `report.json` says; its status is `passed` or `not checked`.
-
-    `files`: their sizes and digests by their names. `graphs`: facts as from `graph_facts`, by the names of ONNX files.
-    `outputs`: how many were compared. `measurements` of quantized and 16-bit files: output, measure, value.
-    """
+    """What a `report.json` says: files with size and digest, facts of graphs, outputs compared, measurements."""
 
     files: Mapping[str, FileFacts]
     graphs: Mapping[str, Mapping[str, Any]]

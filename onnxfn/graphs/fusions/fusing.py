@@ -48,10 +48,7 @@ def fuse_norms(model: Any) -> Any:
 
 
 def fold_reciprocal(model: Any) -> Any:
-    """Replaces `x * (1 / r)` by `x / r`, with one rounding less.
-
-    ONNX Runtime then fuses a norm also where the opset has no operator for it (SimplifiedLayerNormFusion).
-    """
+    """Replaces `x * (1 / r)` by `x / r`, with one rounding less; ONNX Runtime then fuses norms in older opsets too."""
     for node in list(model.graph):
         product = nodes.sole_consumer(node.outputs[0], "Mul") if nodes.is_operator(node, "Reciprocal") else None
         if product is not None:
@@ -219,10 +216,7 @@ def fuse_operators(model: Any) -> Any:
 
 
 def drop_neutral_nodes(model: Any) -> Any:
-    """Removes nodes that output their input unchanged, unless that is an output of the graph.
-
-    They reshape a tensor to its own shape, add or subtract zero, or multiply or divide by exactly one.
-    """
+    """Removes nodes that output their input unchanged (a reshape to its shape, plus 0, times 1), but for outputs."""
     for node in list(model.graph):
         source, output = _unchanged_input(node), node.outputs[0]
         if source is not None and source.dtype == output.dtype and not output.is_graph_output():

@@ -1,7 +1,4 @@
-"""Nodes of ONNX graphs: searched, made, replaced; their constants and shapes; the errors of passes.
-
-The functions take and return objects of `onnx_ir`, typed `Any`, because it is imported only when it is needed.
-"""
+"""Nodes of ONNX graphs: searched, made, replaced; their constants and shapes; the errors of passes."""
 
 from __future__ import annotations
 
@@ -94,11 +91,8 @@ def attribute_subgraphs(attr: Any) -> list[Any]:
 def insert_node(
     before: Any, operator: str, inputs: Sequence[Any], outputs: Sequence[tuple[Any, Any]], **attributes: Any
 ) -> Any:
-    """Inserts a node before another node and returns it.
-
-    `operator` is `"Add"`, or `"com.microsoft::MatMulNBits"`. `inputs` has None for an optional input that is left out.
-    `outputs`: for each output its dtype or a value of this dtype, and its sizes; None for an unknown shape.
-    """
+    """Inserts an operator, `"Add"` or `"com.microsoft::MatMulNBits"`, before a node; None is a left-out input."""
+    # `outputs`: for each output its dtype or a value of this dtype, and its sizes; None for an unknown shape.
     import onnx_ir
 
     domain, _, op_type = operator.rpartition("::")

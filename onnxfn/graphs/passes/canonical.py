@@ -1,8 +1,4 @@
-"""A pass that orders and names the nodes of a graph by its structure alone.
-
-transformers iterates over sets of layer types when it computes masks and rotary tables. So the order of a trace, and
-the numbers in torch's names, differ from process to process.
-"""
+"""A pass that orders and names nodes by structure alone: sets in transformers make the order of a trace random."""
 
 from __future__ import annotations
 
@@ -82,11 +78,7 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
 
 
 def _numbered(kinds: list[str], taken: Collection[str]) -> Iterator[str]:
-    """For each kind a unique name: the kind and a number.
-
-    >>> list(_numbered(["Add", "Mul", "Add"], {"Add_0"}))
-    ['Add_1', 'Mul_0', 'Add_2']
-    """
+    """For each kind a unique name: the kind and a number."""
     counts: Counter[str] = Counter()
     for kind in kinds:
         while (name := f"{kind}_{counts[kind]}") in taken:

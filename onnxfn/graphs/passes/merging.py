@@ -69,10 +69,7 @@ def insert_branches(model: Any, other: Any, condition: Condition, axes: Mapping[
 
 
 def adopt(model: Any, other: Any, prefix: str) -> None:
-    """Gives the initializers and functions of another graph to a graph; the nodes of the other then read its inputs.
-
-    An initializer whose name the graph has gets the prefix.
-    """
+    """Gives the initializers and functions of another graph to a graph; a name that the graph has gets the prefix."""
     inputs = {value.name: value for value in model.graph.inputs}
     for value in other.graph.inputs:
         value.replace_all_uses_with(inputs[value.name])

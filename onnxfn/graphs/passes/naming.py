@@ -124,10 +124,7 @@ def _name_port(part: Part, value: Any, name: str, axes: AxisMap) -> None:
 
 
 def _constant(formula: str) -> int | None:
-    """The number that a formula of sizes is for sizes with many divisors, as `48 * (s0 // 2) // s0` is 24; else None.
-
-    The check compares shapes at the sizes that a module takes.
-    """
+    """The number that a formula of sizes is at sizes with many divisors, as `48 * (s0 // 2) // s0` is 24; else None."""
     symbols = sorted({*_SYMBOL.findall(formula)})
     if not is_condition(f"{formula} == 0") or any(symbol.startswith("u") for symbol in symbols):
         return None

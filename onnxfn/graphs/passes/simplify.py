@@ -116,11 +116,8 @@ def share_size_reads(model: Any, part: Part) -> Any:
 
 
 def separate_pads(model: Any) -> Any:
-    """Names the axes of a Pad that a MaxPool reads, so that ONNX Runtime leaves it where it is (`pad_fusion.cc`).
-
-    ONNX Runtime 1.31 moves a Pad of all axes with zeros into the MaxPool, whose own padding is the lowest number: where
-    all elements are negative, the largest is not 0 any more.
-    """
+    """Names the axes of a Pad that a MaxPool reads, so that ONNX Runtime leaves it where it is (`pad_fusion.cc`)."""
+    # ONNX Runtime 1.31 moves a Pad of all axes into the MaxPool, whose padding is not 0 but the lowest number.
     for node in [node for node in model.graph if nodes.is_operator(node, "MaxPool")]:
         pad = nodes.producer(nodes.first_input(nodes.producer(node.inputs[0], "Cast")) or node.inputs[0], "Pad")
         sizes = nodes.integers(pad.inputs[1]) if pad is not None and len(pad.inputs) <= 3 else None  # noqa: PLR2004 - no axes
@@ -202,10 +199,7 @@ ATTENTION_OPSET = SINCE["Attention"]
 
 
 def convert_opset(model: Any, opset: int) -> Any:
-    """Converts a graph to an opset; CaptureFailed if that fails.
-
-    The converter of onnx is no substitute: it leaves the graph as it is, without an error, where it fails.
-    """
+    """Converts a graph to an opset; CaptureFailed if that fails: onnx's own converter leaves it without an error."""
     from onnxscript.version_converter import convert_version
 
     for node in model.graph:  # torch writes a graph without operators, an input that is an output, without a version

@@ -1,9 +1,4 @@
-"""Shapes of the outputs of operators on dense tensors, and of views, from sizes and strides alone.
-
-torch computes such an output in many steps: it decomposes the operator, and compares sizes and strides of each part to
-find the memory layout. Most tensors are dense, in some order of the axes. For these, the layout of the output follows
-directly from the inputs. A rule returns None where it does not apply: then torch computes the output.
-"""
+"""Shapes of operators on dense tensors, and of views, from sizes and strides alone; None where torch computes them."""
 
 from __future__ import annotations
 
@@ -20,10 +15,7 @@ Sizes = Sequence[Any]
 
 
 def memory_order(tensor: Any) -> tuple[int, ...] | None:
-    """The axes of a dense tensor, from the one with the largest stride on; None if it is not seen to be dense.
-
-    A tensor that was transposed to channels last has `(0, 2, 3, 1)`. An axis of size 1 keeps its place in the shape.
-    """
+    """The axes of a dense tensor from the largest stride on, as `(0, 2, 3, 1)` for channels last; None if not dense."""
     strides = dict(enumerate(map(stride_factors, tensor.stride())))
     step, inner = ONE, []
     for _ in range(tensor.dim()):

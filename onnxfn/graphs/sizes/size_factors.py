@@ -1,8 +1,4 @@
-"""Sizes of a trace as products, their quotients, and their comparisons with numbers.
-
-To divide two formulas, torch lets sympy simplify both. That takes minutes for nested formulas, as after some stages
-that pad images to windows. Most divisors are factors of the dividend.
-"""
+"""Sizes of a trace as products, their quotients and comparisons: sympy takes minutes to divide nested formulas."""
 
 from __future__ import annotations
 

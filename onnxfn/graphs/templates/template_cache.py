@@ -67,12 +67,7 @@ def clear_cache(folder: Path) -> tuple[CacheEntry, ...]:
 
 
 def beyond_limit(entries: Iterable[CacheEntry], max_bytes: int) -> tuple[CacheEntry, ...]:
-    """The entries to delete so that the others have at most `max_bytes` bytes: the least recently used ones.
-
-    >>> old, new = CacheEntry(Path("old"), size=6, used=1.0), CacheEntry(Path("new"), size=6, used=2.0)
-    >>> [entry.path.name for entry in beyond_limit([old, new], max_bytes=10)]
-    ['old']
-    """
+    """The least recently used entries to delete so that the others have at most `max_bytes` bytes."""
     newest_first = sorted(entries, key=lambda entry: (entry.used, entry.path), reverse=True)
     totals = accumulate(entry.size for entry in newest_first)
     return tuple(entry for entry, total in zip(newest_first, totals, strict=True) if total > max_bytes)
@@ -85,11 +80,8 @@ def delete_file(file: Path) -> None:
 
 
 def read_file(file: Path) -> bytes | None:
-    """The content of a file of the cache, which is marked as used now; None if it cannot be read or is not to be read.
-
-    A file with a wrong digest of its name and content is deleted. A link, a file of another user, and a file that
-    another user may write stay and are not read.
-    """
+    """The content of a file of the cache, marked as used; None if it is not to be read. A damaged one is deleted."""
+    # A link, a file of another user, and a file that another user may write stay and are not read.
     try:
         stored = _own_bytes(file)
     except OSError:
@@ -104,11 +96,8 @@ def read_file(file: Path) -> bytes | None:
 
 
 def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> None:
-    """Writes a file of the cache; then deletes the least recently used files while there are more than `max_bytes`.
-
-    The file appears whole or not at all, and only this user can read and write it. A full disk or a read-only folder is
-    not an error: the cache is then without the file. What a killed process was writing counts as a file.
-    """
+    """Writes a file of the cache whole or not at all, for this user alone; then deletes the least recently used."""
+    # A full disk or a read-only folder is not an error: the cache is then without the file.
     with suppress(OSError), _partial_file(file) as partial:
         partial.write_bytes(_digest_line(file, content) + content)
         partial.replace(file)

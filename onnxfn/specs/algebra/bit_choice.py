@@ -1,7 +1,4 @@
-"""The bits of each weight within a limit, chosen by what each step to more bits saves for a byte.
-
-The divergences of weights are assumed to add up, as they do where they are small.
-"""
+"""The bits of each weight within a limit, by what each step saves for a byte; divergences are taken to add up."""
 
 from __future__ import annotations
 
@@ -16,10 +13,7 @@ from onnxfn.specs.quantization import Within
 
 @frozen
 class Storage:
-    """A way to store a weight: its bits, its bytes, and the KL divergence of a model with this weight stored so.
-
-    The bits are None if it stays as floats.
-    """
+    """A way to store a weight: its bits (None for floats), its bytes, and the KL divergence of a model with it."""
 
     bits: int | None
     bytes: int
@@ -27,17 +21,8 @@ class Storage:
 
 
 def chosen_storage(table: Mapping[str, Sequence[Storage]], limit: Within) -> dict[str, Storage]:
-    """One of the ways to store each weight, such that all bytes or all divergences together are at most a limit.
-
-    Steps to more bits are taken by what they save for a byte, the largest first: of bytes, each that fits; of
-    divergences, as many as needed. So more bytes never have a larger divergence. InvalidSpec if nothing fits.
-
-    >>> table = {"a": [Storage(4, 10, 0.5), Storage(8, 20, 0.1)], "b": [Storage(4, 30, 0.2), Storage(8, 60, 0.0)]}
-    >>> [storage.bits for storage in chosen_storage(table, Within("bytes", 50)).values()]
-    [8, 4]
-    >>> [storage.bits for storage in chosen_storage(table, Within("kl", 0.15)).values()]
-    [8, 8]
-    """
+    """One way to store each weight: all bytes, or all divergences, are at most a limit. InvalidSpec if none fits."""
+    # Steps to more bits are taken by what they save for a byte, so more bytes never have a larger divergence.
     hulls = {name: _hull(ways) for name, ways in table.items()}
     chosen = {name: hull[0] for name, hull in hulls.items()}
     steps = [(name, *pair) for name, hull in hulls.items() for pair in pairwise(hull)]

@@ -91,9 +91,7 @@ def always(**arguments: Plain) -> ExportSpec:
     >>> always(use_cache=False).call.constants
     (Constant(name='use_cache', value=False),)
     """
-    return ExportSpec(
-        call=Call(constants=tuple(Constant(name, plain_number(value)) for name, value in arguments.items()))
-    )
+    return ExportSpec(call=Call(constants=tuple(Constant(key, plain_number(each)) for key, each in arguments.items())))
 
 
 def patched(target: str, *, by: str, why: str) -> ExportSpec:

@@ -25,13 +25,7 @@ NEWEST_TRIED: Mapping[str, str] = MappingProxyType(
 
 
 def newer_than_tried(installed: Mapping[str, str]) -> str:
-    """A sentence about the packages that are newer than any tried version; empty if there are none.
-
-    >>> newer_than_tried({"torch": "2.13.0", "transformers": "5.30.1"})
-    'transformers 5.30.1 is installed; the newest that onnxfn was tried with is 5.24.0, which may be the cause'
-    >>> newer_than_tried({"torch": "2.15.0+cpu"}), newer_than_tried({"transformers": "5.24"})
-    ('', '')
-    """
+    """A sentence about the packages that are newer than any tried version; empty if there are none."""
     newer = {name: text for name, text in installed.items() if _numbers(text) > _numbers(NEWEST_TRIED[name])}
     if not newer:
         return ""
@@ -151,10 +145,7 @@ def _values(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
 
 
 def _accepts(annotation: Any, value: Any) -> bool:
-    """Whether a value has an annotated type. What a container holds is not looked at, and literals are not compared.
-
-    The functions compare literals themselves: their errors name the closest value.
-    """
+    """Whether a value has an annotated type, of literals and of the items of containers any: functions refuse these."""
     origin = get_origin(annotation)
     if origin in (Union, UnionType):
         return any(_accepts(argument, value) for argument in get_args(annotation))

@@ -1,7 +1,4 @@
-"""`as_edit`: lets an edit be called without a spec. It then returns a function of a spec, for `toolz.pipe`.
-
-The types of this module are in its `.pyi`.
-"""
+"""`as_edit`: lets an edit be called without a spec, for `toolz.pipe`. The types of this module are in its `.pyi`."""
 
 from __future__ import annotations
 

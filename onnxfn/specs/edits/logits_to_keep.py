@@ -45,10 +45,8 @@ def has_last_logits(spec: AnySpec) -> bool:
 
 
 def with_logits_to_keep(spec: ExportSpec) -> ExportSpec:
-    """The spec of a decoder with the input `num_logits_to_keep`; any other spec unchanged.
-
-    The graph drops the hidden states of the other tokens before the last layer, which is as wide as the vocabulary.
-    """
+    """The spec of a decoder with the input `num_logits_to_keep`; any other spec unchanged."""
+    # The graph drops the hidden states of the other tokens before the last layer, which is as wide as the vocabulary.
     if not computes_logits(spec):
         return spec
     logits = spec.outputs["logits"]

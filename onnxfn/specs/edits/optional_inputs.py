@@ -23,11 +23,7 @@ WITHOUT_POSITIONS = frozenset({"num_channels", "audio_channels", "num_mel_bins"}
 
 @frozen
 class OptionalInput:
-    """An input that belongs to another one and has an element for each of its positions.
-
-    `of`: the inputs to which it may belong. `generator`: that of its dummies, if the spec has it; else `function` and
-    its arguments make them.
-    """
+    """An input with an element for each position of one of `of`; its dummies are of `generator`, or `function`."""
 
     name: str
     of: tuple[str, ...]
@@ -130,10 +126,7 @@ def with_mrope(spec: ExportSpec) -> ExportSpec:
 
 
 def can_take(spec: ExportSpec, name: str) -> bool:
-    """Whether `with_input` can add an input of this name to a spec.
-
-    It does not change the decoders of an encoder-decoder: they would need the mask of the encoder too.
-    """
+    """Whether `with_input` can add an input of this name: not to decoders of encoder-decoders, for want of a mask."""
     if name == NUM_LOGITS_TO_KEEP:
         return any(map(computes_logits, inner_specs(spec) if spec.task is None else (spec,)))
     form, present = OPTIONAL_INPUTS.get(name), tensor_names(spec)

@@ -1,7 +1,4 @@
-"""Edits of tensors and options: which inputs and outputs a spec has, their names and axes, opset, types, tolerance.
-
-Edits of tensors reach every spec inside a spec: what tasks add, and the parts of encoder-decoders.
-"""
+"""Edits of tensors and options, also in inner specs: inputs, outputs, names, axes, opset, types, tolerance."""
 
 from __future__ import annotations
 

@@ -37,11 +37,8 @@ CASE_STEPS = (3, 5)
 
 
 def cases(spec: PlannedSpec) -> tuple[Case, ...]:
-    """The cases of a planned spec: its own, else a case `one` with batch 1 and `several` with batch 3.
-
-    In these two, all other sizes are larger than in the trace, by 3 and by 5. An axis that no case sizes, such as a
-    renamed axis, gets larger sizes too; otherwise it would be checked at its traced size only.
-    """
+    """The cases of a planned spec: its own, else `one` with batch 1 and `several` with 3, at other sizes."""
+    # An axis that no case sizes, such as a renamed axis, gets larger sizes too.
     traced = planned_sizes(spec, axes_of_inputs(spec))
     own = {name for case in spec.cases for name in traced_sizes(case)}
     missing = {name: size for name, size in traced.items() if name not in {*own, *fixed_sizes(spec)}}
@@ -76,10 +73,7 @@ def resized(case: Sized, sizes: Mapping[str, int]) -> Sized:
 
 
 def past_lengths(spec: PlannedSpec) -> dict[str, str]:
-    """From the symbol of each length of the past to the symbol that it grows by in one call.
-
-    For a decoder: `{"past_sequence_length": "sequence_length"}`.
-    """
+    """From the symbol of each length of the past to the symbol that it grows by in one call."""
     lengths: dict[str, str] = {}
     for feedback in spec.feedback:
         present = symbols(spec.outputs[feedback.output].axes)

@@ -1,7 +1,4 @@
-"""The plan: from a spec and a configuration to the list of ONNX files, with all names, axes and sizes decided.
-
-Planning is pure. It reads no weight, and works on a snapshot of the configuration.
-"""
+"""The plan: all files, names, axes and sizes from a spec and a snapshot of the configuration, without a weight."""
 
 from __future__ import annotations
 

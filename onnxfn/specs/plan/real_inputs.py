@@ -24,11 +24,7 @@ from onnxfn.specs.results.output_types import MAIN_INPUTS, MODALITY_OF, NOUNS
 def left_out(
     spec: ExportSpec, planned: Plan, parameters: Collection[str], processed: Collection[str]
 ) -> tuple[LeftOut, ...]:
-    """The arguments of a model that a processor gives and that no part of a plan takes, in the order of `forward`.
-
-    A decoder that reads an encoder's output has none. `parameters`: those of the model's `forward`. `processed`: the
-    names that a processor of the model gives.
-    """
+    """The arguments that a processor gives and no part takes, in the order of `forward`; none in decoders."""
     taken = planned.arguments
     if "encoder_outputs" in taken and taken.isdisjoint(name for names in MAIN_INPUTS.values() for name in names):
         return ()
@@ -66,11 +62,7 @@ COMPONENTS = ("tokenizer", "image_processor", "feature_extractor", "video_proces
 
 
 def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
-    """The inputs of a planned spec as a preprocessor computes them, in their order; others are dummies of these sizes.
-
-    `preprocessor`: a tokenizer, an image processor, a feature extractor, or a processor that has several of them.
-    InvalidSpec if it is another object, computes none of the inputs, or one with another shape than the plan's.
-    """
+    """The inputs of a spec as a preprocessor computes them, else dummies. InvalidSpec for another object or shape."""
     dummy_sizes = known_sizes(spec, sizes)
     features = _features(spec, preprocessor, dummy_sizes, seed)
     inputs = [input_ for input_ in spec.inputs if _is_computed(input_, features)]
@@ -110,10 +102,7 @@ def prompt_inputs(
 
 
 def picture_inputs(spec: PlannedSpec, preprocessor: Any = None, *, count: int, seed: int) -> dict[str, Array]:
-    """The inputs of a part for pictures from a seed, as its preprocessor computes them if it has one.
-
-    There are `count`, or fewer if they are large. Other inputs are dummies. None for a part that reads no pictures.
-    """
+    """The inputs of a part for at most `count` pictures from a seed; None for a part that reads no pictures."""
     main = (each for each in spec.inputs if each.forward_path[0] in MAIN_INPUTS["image"])
     images = [each.name for each in main if len(each.axes.axes) == 4]  # noqa: PLR2004 - batch, colors, height, width
     if not images:
@@ -182,10 +171,8 @@ def _features(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], se
 
 
 def _text_features(spec: PlannedSpec, tokenizer: Any, sizes: Mapping[str, int], _: int) -> dict[str, Any]:
-    """Token ids of texts with the planned shape; pairs of texts if the model has `token_type_ids`.
-
-    If the tokenizer pads, each text is shorter than the one before, so that all but the first have padding.
-    """
+    """Token ids of texts with the planned shape; pairs of texts if the model has `token_type_ids`."""
+    # If the tokenizer pads, each text is shorter than the one before, so that all but the first have padding.
     input_ids = next((input_ for input_ in spec.inputs if input_.forward_path == ("input_ids",)), None)
     if input_ids is None:
         return {}

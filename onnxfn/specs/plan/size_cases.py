@@ -1,8 +1,4 @@
-"""Sizes that try what a trace took for true: both sides of each condition, and sizes far from the sample.
-
-A trace takes one side of each branch on sizes. The graph may be wrong on the other side, so the check goes there. Where
-PyTorch and the graph agree on both sides, the condition does not matter.
-"""
+"""Sizes that try what a trace took for true: both sides of each condition, and sizes far from the sample."""
 
 from __future__ import annotations
 
@@ -45,14 +41,8 @@ class SizeCase:
 
 
 def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
-    """The sizes nearest to `base` on the other side of each condition, at its border, and the farthest of all.
-
-    `base` is on the side of all conditions. No sizes have more than `MOST_GROWTH` times the elements of `base`, or are
-    not `allowed`. A condition that no such sizes leave has no case.
-
-    >>> [dict(each.sizes) for each in other_sides({"n": 9, "m": 4}, [Condition("n <= 10")], lambda sizes: True)]
-    [{'n': 11, 'm': 4}, {'n': 10, 'm': 4}, {'n': 36, 'm': 4}]
-    """
+    """The sizes nearest to `base` on the other side of each condition, at its border, and the farthest of all."""
+    # None is not `allowed`, or has more than `MOST_GROWTH` times the elements of `base`.
     affordable, far_affordable = (_affordable(base, allowed, growth) for growth in (MOST_GROWTH, FAR_GROWTH))
     tried = [case for each in conditions for case in _sides(base, each, affordable)]
     far = [case for each in conditions for case in _far_sides(base, each, far_affordable)]
@@ -79,10 +69,7 @@ def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[
 
 
 def nearest(base: Sizes, name: str, fits: Callable[[Sizes], bool], marks: Iterable[int] = ()) -> Iterator[Sizes]:
-    """The nearest sizes above and below `base` that fit, where only one axis differs; none for a side without any.
-
-    `marks` are sizes to try besides near and far ones.
-    """
+    """The nearest sizes above and below `base`, or `marks`, that fit, where one axis differs; none without any."""
     for direction in (1, -1):
         if (size := _nearest(base, name, fits, direction, marks)) is not None:
             yield {**base, name: size}
@@ -99,16 +86,8 @@ def within(sizes: Sizes, conditions: Sequence[Condition]) -> Sizes:
 
 
 def harmful(conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Sequence[Sizes]) -> tuple[Condition, ...]:
-    """The limits that leave out the sizes that failed; none if no limits explain them.
-
-    A limit is a condition on axes that is true in the trace and untrue where the file failed. One that is true wherever
-    the file passed comes first. If no condition is untrue there, the limit is the end of an axis, above these sizes.
-
-    >>> harmful([Condition("n <= 10"), Condition("n > 1")], [{"n": 11}], [{"n": 1}])
-    (Condition(text='n <= 10'),)
-    >>> harmful([], [{"n": 2}, {"n": 4}], [{"n": 3}, {"n": 5}, {"n": 9}])
-    (Condition(text='n >= 5'),)
-    """
+    """The limits that leave out the sizes that failed; none if no limits explain them."""
+    # A condition that is true wherever the file passed comes first; without any, the end of an axis above these sizes.
     conditions = [each for each in conditions if all({*symbols_of(each.text)} <= {*sizes} for sizes in failed)]
     harmless = {each for each in conditions if not all(is_true(each.text, sizes) for sizes in passed)}
     limits: list[Condition] = []
@@ -136,10 +115,8 @@ def simplest(
 
 
 def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes]) -> list[Condition]:
-    """The smallest size of an axis above all that failed; empty if none passed above them.
-
-    An axis counts whose size tells what failed from what passed; else one that alone differs from these sizes.
-    """
+    """The smallest size of an axis above all that failed; empty if none passed above them."""
+    # An axis counts whose size tells what failed from what passed; else one that alone differs from these sizes.
     for name in sizes:
         worst = max(each[name] for each in failed)
         if all(each[name] > worst for each in passed):
@@ -154,10 +131,7 @@ def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes]) -
 
 
 def _sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool]) -> Iterator[SizeCase]:
-    """The nearest sizes on the other side of a condition, and those at its border; all its axes move if one cannot.
-
-    A branch depends on the truth of its condition alone, so one pair is enough.
-    """
+    """The nearest sizes on the other side of a condition, and those at its border; all its axes move if one cannot."""
     names, marks = [name for name in symbols_of(condition.text) if name in base], _marks(base, condition)
     pairs = [(name, sizes) for name in names for sizes in nearest(base, name, _leaves(condition, affordable), marks)]
     for name, sizes in sorted(pairs, key=lambda pair: _distance(base, pair[1]))[:1]:

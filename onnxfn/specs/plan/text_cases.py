@@ -1,8 +1,4 @@
-"""The cases that the check of token ids has besides those of the spec: special tokens, masks with holes, long texts.
-
-No row lists these cases. They follow from the inputs and the configuration: a part has them if it has token ids, and
-if the configuration has the tokens and the longest text that they need.
-"""
+"""The cases of token ids besides those of the spec: special tokens, masks with holes, long texts."""
 
 from __future__ import annotations
 
@@ -72,10 +68,7 @@ ROTARY = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_dim", "rotary
 
 @frozen
 class TextFacts:
-    """What a configuration says about texts: the pad token, an end token, and how many tokens a text may have.
-
-    `far`: the lengths of far texts: one for each threshold, in ascending order.
-    """
+    """The pad token, an end token and the longest text of a configuration; `far`: a length for each threshold."""
 
     pad: int | None = None
     end: int | None = None
@@ -84,10 +77,7 @@ class TextFacts:
 
 
 def text_facts(normalizer: Normalizer, config: Snapshot) -> TextFacts:
-    """The facts that a configuration has.
-
-    Scaling that begins where the positions end allows longer texts. A table of positions is read up to its end.
-    """
+    """The facts that a configuration has; scaling that begins where the positions end allows longer texts."""
     read = partial(value_or, normalizer, config, default=None)
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
     counts = [read(f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
@@ -108,10 +98,7 @@ def text_facts(normalizer: Normalizer, config: Snapshot) -> TextFacts:
 
 
 def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...] = ()) -> PlannedSpec:
-    """The planned spec with the cases for special tokens and for long texts, if it has token ids and their sizes.
-
-    `others`: the symbols of lengths that count without token ids, and without inputs that decide the sizes of outputs.
-    """
+    """The planned spec with cases of special tokens and long texts; `others`: lengths that count without ids."""
     lengths = tuple(dict.fromkeys([*symbols(ids.axes).values()][-1] for ids in _token_inputs(spec))) or others
     pasts = past_lengths(spec)
     needed = {*pasts, *pasts.values(), *(name for ids in _token_inputs(spec) for name in names(ids.axes))}
@@ -130,11 +117,8 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
 
 
 def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...]:
-    """The cases of a spec; one has pad tokens at masked tokens, end tokens inside texts, and holes in masks.
-
-    It takes the place of a case with padding, so that the check costs the same: see `_sides` for its rows. A spec
-    without a mask for token ids has no such case.
-    """
+    """The cases of a spec; one has pad tokens at masked tokens, end tokens inside texts, and holes in masks."""
+    # It takes the place of a case with padding, so that the check costs the same: see `_sides` for its rows.
     masks = {ids.name: mask for ids in _token_inputs(spec) for mask in _masks(spec, ids)[:1]}
     if not masks:
         return cases(spec)
@@ -210,10 +194,7 @@ def _paddings(dummies: Dummies, masks: Iterable[str]) -> list[str]:
 def _long_cases(
     spec: PlannedSpec, lengths: tuple[str, ...], longest: int, case_names: tuple[str, str], most_new: int = LONGEST
 ) -> tuple[Case, ...]:
-    """One case with a long text in one row; and one whose past is as long as that text, if the spec has a past.
-
-    At most `most_new` tokens follow that past. There is no case if other cases are as long.
-    """
+    """One case with a long text, and one with a past as long and `most_new` tokens; none if others are as long."""
     every_case, pasts = cases(spec), past_lengths(spec)
     single = [case for case in every_case if _sizes(spec, case).get("batch_size", 1) == 1]
     checked = [_sizes(spec, case)[length] for case in every_case for length in lengths]

@@ -28,10 +28,7 @@ def checked_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
 def variants_plan(
     plan_in: Callable[[FloatDtype], Plan], dtypes: Iterable[str], suffix_of: Callable[[str], str]
 ) -> Plan:
-    """The plan of all dtypes, float or quantized ones: the parts of the first, then those of the second, and so on.
-
-    `plan_in`: from a float dtype to the plan in it. `suffix_of`: from a dtype to how the stems of its files end.
-    """
+    """The plan of all dtypes: the parts of the first by `plan_in`, with `suffix_of` it, then of the second."""
     planned = cache(plan_in)
     plans = {dtype: planned(_meaning(dtype).float_dtype) for dtype in dtypes}
     parts = (_variant_part(part, dtype, suffix_of(dtype)) for dtype, each in plans.items() for part in each.parts)

@@ -112,12 +112,7 @@ QUALITY: Mapping[str, tuple[float, float]] = MappingProxyType(
 
 
 def quality(measurements: Iterable[Measurement]) -> str:
-    """The word for the worst of some measurements; an empty text if none has a word.
-
-    >>> measured = [Measurement("model", "logits", "kl", value, 0.8, "300 tokens", True) for value in (0.01, 0.4)]
-    >>> quality(measured[:1]), quality(measured), quality([])
-    ('good', 'poor', '')
-    """
+    """The word for the worst of some measurements; an empty text if none has a word."""
     graded = [each for each in measurements if each.floor is not None and each.measure in QUALITY]
     return max((_word(each.value, *QUALITY[each.measure]) for each in graded), key=WORDS.index, default="")
 
@@ -137,10 +132,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def measured_rows(measurements: Sequence[Measurement]) -> Rows:
-    """The measurements of a report below the heads of their columns; no rows without any.
-
-    Those of outputs that differ in the layer alone are one row, with the least value.
-    """
+    """The measurements of a report below heads; outputs of layers are one row, with the least value."""
     head = ("output", "measure", "value", "floor", "status", "over")
     names = [
         (f"{each.part}: {each.output}", each.measure, rounded(each.floor), status(each.passed, [each]), each.cases)
@@ -161,11 +153,7 @@ def rounded(value: float | None) -> str:
 
 
 def with_heads(head: Sequence[str], rows: Rows) -> Rows:
-    """Rows below the heads of their columns, without the columns that are empty; nothing without rows.
-
-    >>> with_heads(("output", "PyTorch's own", "status"), [("logits", "", "ok")])
-    [('output', 'status'), ('logits', 'ok')]
-    """
+    """Rows below the heads of their columns, without the columns that are empty; nothing without rows."""
     columns = [column for column in zip(head, *rows, strict=True) if any(column[1:])]
     return list(zip(*columns, strict=True))
 

@@ -25,10 +25,7 @@ FLOAT_RESULTS = frozenset(_FLOAT_RESULTS.split())
 
 
 def output_kind(spec: Any, output: Any) -> str:
-    """The kind of an output of a spec or a plan; an empty text where only the graph shows it.
-
-    It is the kind of the output itself, of the input that takes it in the next call, or of its name in transformers.
-    """
+    """The kind of an output: its own, that of the input that takes it in the next call, or by its name; or empty."""
     inputs: Mapping[str, str] = {feedback.output: feedback.input for feedback in getattr(spec, "feedback", ())}
     if output.kind is None and output.name in inputs:
         return str(spec.inputs[inputs[output.name]].kind)

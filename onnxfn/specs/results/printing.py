@@ -64,20 +64,13 @@ def text(title: str, sections: Sections, summary: str = "") -> str:
 
 
 def magnitude(number: int) -> str:
-    """A number as a person reads it.
-
-    >>> magnitude(512), magnitude(66_955_010), magnitude(7_240_000_000)
-    ('512', '67.0 million', '7.2 billion')
-    """
+    """A number as a person reads it: 512, 67.0 million, 7.2 billion."""
     words = ((10**9, " billion"), (10**6, " million"), (10**3, " thousand"))
     return next((f"{number / unit:.1f}{word}" for unit, word in words if number >= unit), str(number))
 
 
 def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
-    """The inputs, outputs, files and tasks of a spec; tensors that differ in the layer alone are one row.
-
-    `types` has the types and axes of outputs in the graph, where there is one.
-    """
+    """The inputs, outputs, files and tasks of a spec, one row for all layers; `types` are those of the graph."""
     past, dtype = spec.cache.past if hasattr(spec, "cache") else None, tensor_dtype(spec, "float")
     made_by = {generator.name: str(generator) for generator in spec.dummies.generators}
     forms = ((each, f"{tensor_dtype(spec, each.kind)}{graph_axes(spec, each)}") for each in spec.inputs)
@@ -105,11 +98,7 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
 
 
 def report_sections(report: Any) -> Sections:
-    """The findings besides values, the figures of each output, and the cases.
-
-    The outputs of layers share a row if only their number differs. It has the figures of the layer with the largest
-    relative difference. Failed and passed layers have separate rows.
-    """
+    """The findings, the figures of each output (layers by the worst, failed ones apart), and the cases."""
     head = ("output", "error", "relative", "allowed", "PyTorch's own", "status", "worst at")
     names = [(f"{each.part}: {each.output}", STATUS[each.passed]) for each in report.differences]
     rows = [
@@ -131,10 +120,7 @@ def report_sections(report: Any) -> Sections:
 
 
 def exported_sections(exported: Any) -> Sections:
-    """The files, the first graph, what is known of the model, the time of each stage, and the report of an export.
-
-    The cases are in one row, by name; the report has their sizes. Files of several dtypes have one row each.
-    """
+    """The files, the first graph, what is known of the model, the time of each stage, and the report of an export."""
     sizes = {f"{size.part}.onnx": str(size) for size in exported.graphs}
     graphs = [(name, sizes[PurePath(name).name]) for name in exported.files if PurePath(name).name in sizes]
     names = [name for name in exported.files if PurePath(name).name not in sizes]
@@ -192,10 +178,7 @@ def weight_sections(plan: Any) -> Sections:
 
 
 def chosen_sections(plan: Any, report: Any = None) -> Sections:
-    """What is predicted of the bits that were chosen for files of a plan, beside what was measured; and these bits.
-
-    Weights that differ in the layer alone are one row. Before an export, the limits alone.
-    """
+    """What is predicted of chosen bits beside what was measured, and these bits; before an export the limits alone."""
     if not plan.chosen:
         pairs = ((part.name, rule.within) for part in plan for rule in _rules(part))
         limits = dict.fromkeys((name, f"within {within}") for name, within in pairs if within)
@@ -221,21 +204,14 @@ def _bits(rule: Any) -> str:
 
 
 def file_size(number: int) -> str:
-    """A number of bytes as a person reads it, and exactly.
-
-    >>> file_size(40), file_size(2_200_119_296)
-    ('40 bytes', '2.20 GB, 2200119296 bytes')
-    """
+    """A number of bytes as a person reads it, and exactly: 2.20 GB, 2200119296 bytes."""
     units = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
     short = next((f"{number / unit:.2f} {name}, " for unit, name in units if number >= unit), "")
     return f"{short}{number} bytes"
 
 
 def title(spec: Any) -> str:
-    """The name, the task, the opset and the tolerances of a spec, in one line.
-
-    For a spec that has none of them, the number of its tensors, its tasks and its cases.
-    """
+    """The name, task, opset and tolerances of a spec in one line; without any, how much it has."""
     words = [
         spec.name,
         spec.task,
@@ -275,10 +251,7 @@ def report_points(report: Any) -> dict[str, dict[str, float]]:
 
 
 def draw_report(report: Any, axes: Any = None) -> Any:
-    """Draws the points of a report in axes of matplotlib, new ones if there are none; returns the axes.
-
-    New axes are those of pyplot: a notebook shows them below the cell. OnnxfnError if matplotlib is not installed.
-    """
+    """Draws the points of a report in axes of matplotlib, by default new ones. OnnxfnError without matplotlib."""
     if axes is None:
         try:
             from matplotlib import pyplot as plt
@@ -341,9 +314,7 @@ def exported_words(exported: Any) -> list[str]:
 
 
 def _file_summary(file: Any) -> str:
-    edits = (
-        f"{edit.function}({', '.join(f'{name}={value}' for name, value in edit.arguments)})" for edit in file.edits
-    )
+    edits = (f"{edit.function}({', '.join(f'{key}={value}' for key, value in edit.arguments)})" for edit in file.edits)
     replaces = f"replaces {', '.join(file.replaces)}" if file.replaces else ""
     return " ".join(word for word in (*edits, replaces) if word)
 

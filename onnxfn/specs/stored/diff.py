@@ -143,9 +143,7 @@ def _once_for_tasks(changes: tuple[Change, ...]) -> tuple[Change, ...]:
         is_of_task = first == "tasks" and dot  # `tasks.ner.spec.outputs` is `.spec.outputs` of `ner`
         key = evolve(change, path=f".{rest}" if is_of_task else change.path)
         tasks.setdefault(key, []).append(name if is_of_task else "")
-    several = {
-        change: f"{{{', '.join(sorted(names))}}}" if len(names) > 1 else names[0] for change, names in tasks.items()
-    }
+    several = {key: f"{{{', '.join(sorted(names))}}}" if len(names) > 1 else names[0] for key, names in tasks.items()}
     starts = {change: f"tasks.{names}" if names else "" for change, names in several.items()}
     return tuple(evolve(change, path=f"{starts[change]}{change.path}") for change in tasks)
 

@@ -66,10 +66,7 @@ DEEPEST = 64
 
 
 def to_plain(record: Any) -> Any:
-    """A record as dicts, lists, text and numbers. Fields that have their neutral value are left out.
-
-    InvalidSpec if a text has characters that UTF-8 or ONNX cannot hold: `from_plain` would refuse it.
-    """
+    """A record as dicts, lists, text and numbers, without neutral values. InvalidSpec for text that UTF-8 lacks."""
     if isinstance(record, axes.AxisMap):
         return {"record": "AxisMap", "pattern": axes.pattern(record)}
     if isinstance(record, (tuple, list, Named)):

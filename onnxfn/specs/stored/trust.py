@@ -1,8 +1,4 @@
-"""The code that a saved spec may name.
-
-A spec holds names of functions. Reading it runs and imports nothing, but an export imports the modules that it names
-and calls the functions. So a spec from a file may name code of another package only if the reader trusts that package.
-"""
+"""The code that a saved spec may name: that of another package only if the reader trusts the package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Quantized checkpoints: their quantized weights, from the configuration and the headers of the files.
-
-The float checkpoint of one is written some rows at a time.
-"""
+"""Quantized checkpoints: their quantized weights, from the configuration and the headers of the files."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ COPIED = ("config.json", "generation_config.json", "*.py")
 
 @frozen(eq=False)
 class QuantizedWeight:
-    """A weight of a quantized checkpoint by its float name, and its stored tensors, by the ends of their names.
-
-    `settings`: the `quantization_config` of the checkpoint.
-    """
+    """A quantized weight by its float name, and its stored tensors by the ends of their names."""
 
     name: str
     format: QuantizedFormat = field(repr=False)
@@ -94,10 +88,7 @@ def quantization_settings(folder: Path) -> Mapping[str, Any] | None:
 
 
 def quantized_checkpoint(folder: Path) -> QuantizedCheckpoint | None:
-    """The quantized weights of a checkpoint, by its configuration and the headers of its files; None if it has none.
-
-    LoadFailed for a format that is not known, or if a weight of the format cannot be read.
-    """
+    """The quantized weights of a checkpoint, None if it has none. LoadFailed for an unknown format or weight."""
     settings = quantization_settings(folder)
     if settings is None:
         return None

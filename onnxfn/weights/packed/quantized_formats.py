@@ -44,10 +44,7 @@ GPTQ_V2 = "gptq_v2"
 
 @frozen
 class Packing:
-    """The storage of integers, zero points and scales in a format, and the bits of an integer.
-
-    The values of rows are rows by columns; their zero points and scales, rows by groups.
-    """
+    """The storage of integers, zero points and scales (of rows by groups) in a format, and the bits of an integer."""
 
     bits: Callable[[Parts, Settings], int]
     values: Rows
@@ -97,10 +94,7 @@ def float_rows(packing: Packing, parts: Parts, settings: Settings, start: int, s
 
 
 def _gptq_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
-    """The stored zero points; in the first format plus one, modulo `2**bits`.
-
-    As AutoGPTQ computes, `nn_modules/qlinear/qlinear_cuda_old.py`: `scales * (weight - zeros)`.
-    """
+    """The stored zero points; in the first format plus one, modulo `2**bits` (AutoGPTQ, `qlinear_cuda_old.py`)."""
     zeros = unpacked_part(parts[".qzeros"], settings["bits"], 1, start, stop).T
     if settings.get("checkpoint_format") == GPTQ_V2:
         return zeros
@@ -149,10 +143,7 @@ def _packed_bits(parts: Parts, settings: Settings) -> int:
 
 
 def _packed_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
-    """The zero points; half of the range if none are stored, because integers are stored plus that.
-
-    As compressed-tensors does: `compressors/quantized_compressors/pack_quantized.py`.
-    """
+    """The zero points, by default half of the range (compressed-tensors, `pack_quantized.py`)."""
     bits, stored = _packed_bits(parts, settings), parts.get(".weight_zero_point")
     if stored is None:
         return np.full(parts[".weight_scale"][start:stop].shape, 2 ** (bits - 1), np.uint8)
@@ -219,10 +210,7 @@ FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2
 
 
 def block_rows(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
-    """The rows of a weight with a scale for each block: `value * scale`, as transformers' `Fp8Dequantize` computes.
-
-    A scale may also be for a row, or for the whole weight. Scales of one byte are powers of two.
-    """
+    """The rows of a weight with a scale for each block, row or all: `value * scale`, as in `Fp8Dequantize`."""
     values = parts[".weight"]
     stored = next(parts[end] for end in (".weight_scale_inv", ".weight_scale") if end in parts)
     scales = _power_of_two(stored) if stored.dtype == np.uint8 else stored.astype(np.float32)
@@ -236,11 +224,7 @@ def block_rows(parts: Parts, settings: Settings, start: int, stop: int) -> Array
 
 
 def mxfp4_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:
-    """The experts `start` to `stop` of a stack in MXFP4, transposed as gpt-oss computes with them.
-
-    As `convert_moe_packed_tensors` of transformers: the first of two values is in the lower four bits; a byte for 32
-    values is the exponent of their scale.
-    """
+    """The experts `start` to `stop` of a stack in MXFP4, transposed, as transformers' `convert_moe_packed_tensors`."""
     blocks, exponents = parts["_blocks"][start:stop], parts["_scales"][start:stop]
     codes = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*exponents.shape, -1)
     values: Array = np.array(FP4_VALUES, np.float32)[codes] * _power_of_two(exponents)[..., None]

@@ -1,8 +1,4 @@
-"""Quantized weights of a checkpoint as the tensors that MatMulNBits reads: the same integers, in another order.
-
-MatMulNBits computes with `scale * (integer - zero point)` of blocks of columns, as GPTQ and AWQ do with groups. So the
-values of a weight stay the same, bit for bit.
-"""
+"""Quantized weights of a checkpoint as the tensors of MatMulNBits: the same integers in another order, bit for bit."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.quantization import WeightRule
+from onnxfn.weights.calibrated import packed_codes
 from onnxfn.weights.chunks import lazy_tensor
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight, row_ranges
 from onnxfn.weights.packed.quantized_formats import Packing, column_groups
@@ -90,21 +87,8 @@ def _chunks(weight: QuantizedWeight, role: Role, dtype: Any) -> Iterator[Array]:
     for start, stop in row_ranges(weight.shape):
         rows = (weight.parts, weight.settings, start, stop)
         if role == "codes":
-            yield _bytes(packing.values(*rows), bits)
+            yield packed_codes(packing.values(*rows), bits)
         elif role == "scales":
             yield np.repeat(packing.scales(*rows).astype(dtype), repeats, axis=1)
         else:
-            yield _bytes(np.repeat(packing.zeros(*rows), repeats, axis=1), bits)
-
-
-def _bytes(values: Array, bits: int) -> Array:
-    """Rows of integers as bytes: of two integers of 4 bits, the first is in the lower bits.
-
-    >>> _bytes(np.array([[1, 2, 3]], np.uint8), 4).tolist()
-    [[33, 3]]
-    """
-    if bits == 8:  # noqa: PLR2004 - a byte
-        return np.ascontiguousarray(values)
-    even = values if values.shape[1] % 2 == 0 else np.pad(values, ((0, 0), (0, 1)))
-    packed: Array = even[:, 0::2] | even[:, 1::2] << 4
-    return packed
+            yield packed_codes(np.repeat(packing.zeros(*rows), repeats, axis=1), bits)

@@ -11,7 +11,6 @@ ROWS, COLUMNS = 48, 50
 
 
 def product(dtype, nodes, initializers, factor):
-    """What ONNX Runtime computes for the nodes of a graph of one product."""
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     inputs, outputs = (
         [helper.make_tensor_value_info(name, kind, [None, None, size])] for name, size in (("x", ROWS), ("y", COLUMNS))
@@ -22,7 +21,6 @@ def product(dtype, nodes, initializers, factor):
 
 
 def written(dtype, *, is_transposed=False):
-    """The nodes of a product, its matrix, and the other factor."""
     random = np.random.default_rng(0)
     array = random.standard_normal((ROWS, COLUMNS)).astype(dtype)
     swap = helper.make_node("Transpose", ["matrix"], ["swapped"], perm=[1, 0])

@@ -179,9 +179,7 @@ def test_16_bit_and_quantized_files_are_measured_as_by_the_whole_check(exports, 
         mode: onnxfn.export(spec, model, tmp_path / mode, dtypes=(dtype,), floors=LOW, check=mode).report
         for mode in ("whole", "sections")
     }
-    measured = [
-        {(each.output, each.measure): each.value for each in report.measurements} for report in reports.values()
-    ]
+    measured = [{(each.output, each.measure): each.value for each in one.measurements} for one in reports.values()]
     assert measured[0] == pytest.approx(measured[1], abs=1e-3)
     assert len(reports["sections"].sections) == 8
     assert all(each.tolerance > 0 for each in reports["sections"].sections)
@@ -206,9 +204,8 @@ def test_a_model_without_a_chain_of_layers_is_refused_with_advice(tmp_path):
     message = refusal(onnxfn.InvalidSpec, onnxfn.export, spec, model, tmp_path / "out", check="sections")
     assert message.endswith("check the whole graph: --check whole, or check='whole'")
     assert not (tmp_path / "out").exists()
-    assert "did you mean 'sections'" in refusal(
-        onnxfn.UnknownName, onnxfn.export, spec, model, tmp_path / "o", check="section"
-    )
+    message = refusal(onnxfn.UnknownName, onnxfn.export, spec, model, tmp_path / "out", check="section")
+    assert "did you mean 'sections'" in message
 
 
 @pytest.mark.parametrize("dtypes", [(), ("float16",)])

@@ -27,8 +27,6 @@ FLAGS = ("--headless=new", "--no-sandbox", "--no-first-run", "--disable-extensio
 
 
 class Requests(BaseHTTPRequestHandler):
-    """Answers the requests of a page: a job, files, and its result."""
-
     def __init__(self, job: dict[str, Any], packages: Path, results: Queue[str], *arguments: Any) -> None:
         self.job, self.packages, self.results = job, packages, results
         super().__init__(*arguments)
@@ -46,7 +44,6 @@ class Requests(BaseHTTPRequestHandler):
         self.send(b"", "text/plain")
 
     def file(self) -> Path:
-        """The file of a path: of the model, of the packages, or a file of this folder."""
         if self.path.startswith("/models/model/"):
             return Path(self.job["folder"]) / self.path.removeprefix("/models/model/")
         folder = self.packages if self.path.startswith("/node_modules/") else HERE
@@ -64,7 +61,6 @@ class Requests(BaseHTTPRequestHandler):
 
 
 def answer(job: dict[str, Any], packages: Path) -> str:
-    """What the page gives for a job, as JSON."""
     results: Queue[str] = Queue()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Requests, job, packages, results))
     Thread(target=server.serve_forever, daemon=True).start()
@@ -79,7 +75,6 @@ def answer(job: dict[str, Any], packages: Path) -> str:
 
 @contextmanager
 def browser(address: str) -> Iterator[None]:
-    """Chromium with a page, until the end of the block."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         program = shutil.which("chromium") or "chromium"
         command = [program, *FLAGS, f"--user-data-dir={profile}", address]

@@ -1,5 +1,3 @@
-"""fastembed: the embeddings of texts by the model of a folder."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +8,6 @@ from lines import answer_jobs
 
 
 def result(job: dict[str, Any]) -> list[list[float]]:
-    """The normalized embeddings of texts."""
     TextEmbedding.add_custom_model(
         model=job["folder"],
         pooling=PoolingType.MEAN,

@@ -53,8 +53,6 @@ def generated(model: Any, start: Callable[[Any], None], length: int, count: int,
 
 
 def new_tokens(model: Any, ids: Any, count: int, sound: Any = None) -> list[int]:
-    """The tokens that the model adds. A model that hears also takes the features of a sound."""
-
     def start(generator: Any) -> None:
         if sound is not None:
             generator.set_model_input("audio_features", array(sound))
@@ -64,14 +62,12 @@ def new_tokens(model: Any, ids: Any, count: int, sound: Any = None) -> list[int]
 
 
 def new_texts(model: Any, tokenizer: Any, job: dict[str, Any]) -> list[str]:
-    """The texts that the model adds to texts of a batch, which the tokenizer pads."""
     ids = tokenizer.encode_batch(job["texts"]).as_numpy()
     added = generated(model, lambda generator: generator.append_tokens(ids), ids.shape[1], job["count"], len(ids))
     return [tokenizer.decode(tokens) for tokens in added]
 
 
 def array(tensor: dict[str, Any]) -> Any:
-    """The array of a tensor in terms of JSON."""
     return np.array(tensor["data"], tensor["type"]).reshape(tensor["dims"])
 
 

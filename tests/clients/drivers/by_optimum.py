@@ -63,7 +63,6 @@ def _added(model: Any, job: dict[str, Any]) -> list[int]:
 
 
 def outputs(job: dict[str, Any]) -> dict[str, Any]:
-    """The outputs of a model for texts, by the tokenizer of the folder."""
     import torch
     from transformers import AutoTokenizer
 
@@ -83,7 +82,6 @@ def embeddings(job: dict[str, Any]) -> list[list[float]]:
 
 
 def scores(job: dict[str, Any]) -> list[Any]:
-    """What CrossEncoder says of pairs of texts."""
     from sentence_transformers import CrossEncoder
 
     return CrossEncoder(job["folder"], backend="onnx").predict([tuple(pair) for pair in job["pairs"]]).tolist()

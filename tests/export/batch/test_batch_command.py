@@ -1,5 +1,3 @@
-"""The command `onnxfn batch`."""
-
 import json
 import re
 

@@ -14,7 +14,6 @@ import onnxfn
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """The options of a template cache that all tests of this file share, so that the model is traced once."""
     return onnxfn.BuildOptions(template_cache=tmp_path_factory.mktemp("cache"))
 
 

@@ -1,5 +1,3 @@
-"""Jobs as a folder, or as a file of JSON lines."""
-
 import json
 
 import pytest
@@ -58,11 +56,7 @@ def test_a_file_has_jobs_and_the_call_has_defaults(tmp_path):
         ('{"model": "x"}\n' + "[" * 100_000, InvalidSpec, r"line 2 of .* is no JSON"),
         ('{"model": ".."}', InvalidSpec, "out is"),  # no name of a folder: the job needs an out
         *(
-            (
-                json.dumps({"model": "x", "out": out}),
-                InvalidSpec,
-                r"line 1.*out is .*is outside its folder; write the name of",
-            )
+            (json.dumps({"model": "x", "out": out}), InvalidSpec, r"line 1.*out is .*is outside its folder; write the")
             for out in ("../elsewhere", "/tmp/elsewhere", "", 3)
         ),
     ],

@@ -1,5 +1,3 @@
-"""The card of a folder: what it says is what `report.json` and the files say."""
-
 import json
 import re
 

@@ -86,10 +86,8 @@ def test_both_files_share_one_table_of_weights(model, tmp_path):
     spec = onnxfn.spec_for(model, TASK)
     write = onnxfn.WriteOptions(layout="hub", external_data_threshold=1000)
     onnxfn.export(spec, model, tmp_path / "out", check=False, write=write)
-    tables = [
-        onnx.load(tmp_path / "out" / "onnx" / f"{stem}.onnx", load_external_data=False)
-        for stem in ("embed_tokens", "embedding")
-    ]
+    paths = [tmp_path / "out" / "onnx" / f"{stem}.onnx" for stem in ("embed_tokens", "embedding")]
+    tables = [onnx.load(path, load_external_data=False) for path in paths]
     stored = [
         {entry.key: entry.value for each in table.graph.initializer for entry in each.external_data} for table in tables
     ]

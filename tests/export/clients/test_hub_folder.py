@@ -19,7 +19,6 @@ NEW = {"onnx/model.onnx", "onnx/model.onnx_data", "genai_config.json", "README.m
 
 @pytest.fixture
 def llama(tmp_path):
-    """A model, its spec, and the folder of its checkpoint with a tokenizer as transformers 5 writes it."""
     model = tiny.model("llama", "AutoModelForCausalLM")
     model.save_pretrained(tmp_path / "checkpoint")
     texts = {"tokenizer.json": "{}", "tokenizer_config.json": '{"tokenizer_class": "TokenizersBackend"}'}

@@ -15,7 +15,6 @@ WITH_PAST, SEES = "text-generation-with-past", "image-text-to-text-with-past"
 
 
 def remarks_of(spec, config, layout="hub", **options):
-    """The remarks on the plan of a spec."""
     return with_remarks(onnxfn.plan(spec, config, **options), config, LAYOUTS[layout]).remarks
 
 
@@ -96,9 +95,8 @@ def test_a_remark_names_the_client_and_what_it_cannot_load(model_type, lines):
 
 def test_the_heads_of_the_cache_of_ort_model_depend_on_the_type():
     """Grouped heads for llama; a width of its own for gemma, and not for llama."""
-    assert remarks("llama", head_dim=16) == (
-        "ORTModel starts llama with a cache of 2 x 8 for heads and width, not 2 x 16",
-    )
+    line = "ORTModel starts llama with a cache of 2 x 8 for heads and width, not 2 x 16"
+    assert remarks("llama", head_dim=16) == (line,)
     assert remarks("gemma", head_dim=16) == ()
 
 

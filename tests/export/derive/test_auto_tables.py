@@ -207,9 +207,8 @@ def test_a_type_that_transformers_does_not_list_has_the_row_of_the_class_of_its_
 
 def test_a_class_for_another_configuration_than_that_of_the_row_does_not_have_it():
     """MusicgenModel is a decoder, and its row is of the whole of Musicgen."""
-    assert (
-        its.row_of("musicgen_decoder", ARCHITECTURES, every_head.tiny_model("musicgen", "feature-extraction")) is None
-    )
+    model = every_head.tiny_model("musicgen", "feature-extraction")
+    assert its.row_of("musicgen_decoder", ARCHITECTURES, model) is None
 
 
 @pytest.mark.parametrize("model_type", BORROWERS)

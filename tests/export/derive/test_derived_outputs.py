@@ -35,7 +35,6 @@ def spec(mixed):
 
 
 def dtypes(record):
-    """The name of each output and its dtype, as the table of a spec, a plan or a result shows them."""
     lines = str(record).splitlines()
     rows = [line.split() for line in lines[lines.index("  outputs") + 1 :][:6]]
     return {row[0]: row[1].partition("[")[0] for row in rows}

@@ -1,7 +1,4 @@
-"""Every model type of transformers that has a model and no row: what became of a spec derived from it.
-
-`python -m pytest -m sweep --record tests/export/derive/test_derived_sweep.py` writes `tests/sweeps/derived.json`.
-"""
+"""Every model type of transformers that has a model and no row: what became of a spec derived from it."""
 
 import re
 import sys
@@ -47,7 +44,6 @@ CLASSES = classes()
 
 
 def versions_of_timm():
-    """The versions of timm and torchvision, if the model may have used them; the file of the sweep has the others."""
     if not {"timm", "torchvision"} <= sys.modules.keys():
         return ""
     return ", with " + " and ".join(f"{name} {version(name).partition('+')[0]}" for name in ("timm", "torchvision"))

@@ -30,8 +30,6 @@ def exported(model, sample, tmp_path, axes=None, **options):
 
 @dataclass
 class States:
-    """A dataclass with a field that its caller does not set."""
-
     hidden: torch.Tensor
     cell: torch.Tensor
     gain: float = 2.0
@@ -41,7 +39,6 @@ Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - as users write it
 
 
 def fed_by_containers(x, batch):
-    """Reads an attribute, adds to a list, unpacks a tuple."""
     batch["list"].append(x)
     left, right = batch["pair"]
     hidden = x * batch["states"].hidden + batch["states"].cell * batch["states"].gain
@@ -49,11 +46,8 @@ def fed_by_containers(x, batch):
 
 
 def test_dataclasses_named_tuples_and_lists_are_taken_apart_and_built_again(tmp_path):
-    batch = {
-        "states": States(real(3, 4), real(3, 4), gain=3.0),
-        "pair": Pair(real(3, 4), Pair(real(3, 4), None)),
-        "list": [real(3, 4)],
-    }
+    pair = Pair(real(3, 4), Pair(real(3, 4), None))
+    batch = {"states": States(real(3, 4), real(3, 4), gain=3.0), "pair": pair, "list": [real(3, 4)]}
     spec = onnxfn.derived(fed_by_containers, sample={"x": real(3, 4), "batch": batch})
     assert onnxfn.from_json(onnxfn.to_json(spec), trust=(__name__.partition(".")[0],)) == spec
     with pytest.raises(InvalidSpec, match="field 'by' of ArgumentBuilder names code outside onnxfn's tables"):
@@ -125,11 +119,8 @@ def test_a_module_around_a_sliding_window_is_checked_beyond_it(with_keys, tmp_pa
     module, sample = windowed(24, with_keys=with_keys), {"input_ids": torch.arange(8).reshape(2, 4)}
     result = exported(module, sample, tmp_path, {"input_ids": "batch_size time"})
     assert result.limits == ()
-    assert result.report.cases[:3] == (
-        "one (batch_size=1, time=7)",
-        "several (batch_size=3, time=9)",
-        "long text (batch_size=1, time=94)",
-    )
+    cases = ("one (batch_size=1, time=7)", "several (batch_size=3, time=9)", "long text (batch_size=1, time=94)")
+    assert result.report.cases[:3] == cases
 
 
 # Modules that are exported
@@ -171,11 +162,7 @@ def moved_complex_numbers(x):
     numbers = torch.polar(x, x * 0.5)
     first, *_, last = numbers.unbind(-1)
     moved = [numbers.flatten(0, 1), numbers.flatten(1), numbers.reshape(x.shape[0], -1), first * last]
-    moved += [
-        numbers.unflatten(-1, (2, 2)).squeeze(-1),
-        numbers.split(2, dim=-1)[1],
-        numbers.repeat_interleave(2, dim=-1),
-    ]
+    moved += [numbers.unflatten(-1, (2, 2)).squeeze(-1), numbers.split(2, -1)[1], numbers.repeat_interleave(2, dim=-1)]
     moved.append(numbers.gather(1, torch.arange(4).expand(x.shape[0], 2, 4) % 2))
     written = numbers.to(torch.complex128)
     written[0, :2], written[:, -1] = numbers[0, 2:4].to(torch.complex128), numbers[:, 0].to(torch.complex128)
@@ -337,8 +324,6 @@ def test_buffers_that_forward_changes_are_refused_and_left_as_they_were(way):
 
 
 class Noting(nn.Module):
-    """Notes its last answer in a buffer that it does not read."""
-
     def __init__(self):
         super().__init__()
         self.register_buffer("last", torch.zeros(4))
@@ -357,8 +342,6 @@ def quantized():
 
 
 class Called:
-    """An object that is called, and is no module."""
-
     def __call__(self, x):
         return x * 2
 
@@ -414,8 +397,6 @@ def test_an_odd_module_is_refused_in_one_line_that_tells_what_to_do(name, tmp_pa
 
 
 class LeavesOutOnes(nn.Module):
-    """Leaves out a mask of ones, as transformers does, and computes something else without one."""
-
     def forward(self, x, mask):
         is_left_out = not torch.compiler.is_exporting() and mask.all()
         return x.cumsum(1) if is_left_out else x * mask

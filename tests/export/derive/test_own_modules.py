@@ -72,7 +72,6 @@ def test_a_module_agrees_at_sizes_values_and_dtypes_that_were_not_traced(name, t
 
 
 def other_sizes(part, limits, batch):
-    """Sizes of the dynamic axes that no case of the check has."""
     planned = onnxfn.specs.algebra.dummies.known_sizes(part.spec, {})
     more = {name: size + 7 + batch for name, size in planned.items()}
     return within(more | {"batch_size": batch}, limits)
@@ -86,8 +85,6 @@ def test_the_modules_of_the_default_run_are_in_the_table():
 
 
 class Kept(nn.Module):
-    """Keeps a table for the last length, one for each length, and the mean of its input."""
-
     def __init__(self):
         super().__init__()
         self.length, self.table, self.tables = 0, None, {}

@@ -12,7 +12,6 @@ import onnxfn
 
 
 def halves(x):
-    """Sizes that pass through Python's numbers."""
     rows, columns = (int(float(size) / 2) for size in x.shape[-2:])
     assert isinstance(x.dim(), int)
     assert isinstance(0.5, bool | int | float | None)
@@ -27,7 +26,6 @@ def by_index(x):
 
 
 def padded(x):
-    """Halves that are doubled again; an odd size needs one more."""
     doubled = nn.functional.max_pool1d(x, 2).repeat_interleave(2, dim=-1)
     return x + nn.functional.pad(doubled, [0, 1 if doubled.shape[-1] != x.shape[-1] else 0])
 

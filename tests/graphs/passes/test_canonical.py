@@ -56,7 +56,6 @@ def test_exports_in_two_processes_write_the_same_bytes(names, tmp_path):
 
 
 def branch(name, captured, weight):
-    """A branch of an `If` that reads a value of the graph around it."""
     nodes = [
         helper.make_node("Neg", [captured], [f"{name}_neg"], name=f"{name}_1"),
         helper.make_node("Mul", [f"{name}_neg", weight], [f"{name}_out"], name=f"{name}_2"),
@@ -98,9 +97,7 @@ def shuffled_model(seed):
     }
     nodes.append(helper.make_node("If", [name("condition")], ["y"], name="if", **branches))
     nodes.append(helper.make_node("Sqrt", [name("added")], ["z"], name="last"))
-    constants = [
-        helper.make_tensor(name(key), TensorProto.FLOAT, [1], [size]) for key, size in (("one", 1), ("two", 2))
-    ]
+    constants = [helper.make_tensor(name(key), TensorProto.FLOAT, [1], [one]) for key, one in (("one", 1), ("two", 2))]
     shuffle.shuffle(constants)
     ports = [helper.make_tensor_value_info(port, TensorProto.FLOAT, ["n"]) for port in ("x", "y", "z")]
     graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], constants)

@@ -4,21 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import graph_from_text, noise, run_unoptimized
+from small_graphs import graph_from_text, graph_text, noise, run_unoptimized
 
 from onnxfn.graphs.fusions.fusing import drop_expands
 
 # A mask as a model expands it to all heads, before it is inverted and cast.
-MASK = """
-masks (bool[batch, 1, 3, 5] mask, float[batch, 4, 3, 5] scores) => (float[batch, 4, 3, 5] y)
-<int64[4] sizes = {1, 4, 1, 1}, float low = {-1000.0}>
-{
-    expanded = Expand (mask, sizes)
-    hidden = Not (expanded)
-    number = Cast <to = 1> (expanded)
-    added = Where (hidden, low, number)
-    y = Add (scores, added)
-}"""
+MASK = graph_text("expands.MASK")
 
 
 def changed(*pairs):

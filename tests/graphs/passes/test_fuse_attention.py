@@ -1,86 +1,23 @@
-"""Attention is fused, in graphs written by hand."""
-
 import numpy as np
 import onnx_ir
 import pytest
-from small_graphs import fused_graph, graph_from_text, noise, operators, run_unoptimized
+from small_graphs import fused_graph, graph_from_text, graph_text, noise, operators, run_unoptimized
 
 from onnxfn.graphs.fusions.fusing import fuse_operators, fusions
 from onnxfn.specs.stored.reports import Fusion
 
 LOWEST = "-3.4028234663852886e38"
 # A boolean mask as torch uses it: the output of a query that sees no key is set to zero.
-BOOLEAN_MASK = f"""
-attention (float[b,6,s,8] q, float[b,6,t,8] k, float[b,6,t,8] v, bool[b,1,s,t] m) => (float[b,6,s,8] y)
-<float scale = {{0.25}}, float zero = {{0.0}}, float lowest = {{{LOWEST}}}, int64[1] last = {{-1}}> {{
-    scaled = Mul (q, scale)
-    transposed = Transpose <perm = [0, 1, 3, 2]> (k)
-    scores = MatMul (scaled, transposed)
-    bias = Where (m, zero, lowest)
-    masked = Add (scores, bias)
-    weights = Softmax <axis = -1> (masked)
-    sum = MatMul (weights, v)
-    number = Cast <to = 1> (m)
-    sees = ReduceMax <keepdims = 1> (number, last)
-    y = Mul (sum, sees)
-}}"""
+BOOLEAN_MASK = graph_text("attention.BOOLEAN_MASK")
 # Two masks that are added, and a softcap.
-ADDED_MASKS = f"""
-attention (float[b,6,s,8] q, float[b,6,t,8] k, float[b,6,t,8] v, bool[b,1,1,t] m, float[1,6,s,t] p)
-    => (float[b,6,s,8] y)
-<float scale = {{0.25}}, float zero = {{0.0}}, float lowest = {{{LOWEST}}}, float cap = {{3.0}}> {{
-    transposed = Transpose <perm = [0, 1, 3, 2]> (k)
-    scores = MatMul (q, transposed)
-    scaled = Mul (scores, scale)
-    less = Div (scaled, cap)
-    bent = Tanh (less)
-    capped = Mul (bent, cap)
-    bias = Where (m, zero, lowest)
-    with_positions = Add (capped, p)
-    masked = Add (with_positions, bias)
-    weights = Softmax <axis = -1> (masked)
-    y = MatMul (weights, v)
-}}"""
+ADDED_MASKS = graph_text("attention.ADDED_MASKS")
 # Three query heads share a key head, and a past comes before the new keys.
-GROUPED = """
-attention (float[b,s,48] q, float[b,s,16] k, float[b,s,16] v, float[b,2,p,8] pk, float[b,2,p,8] pv)
-    => (float[b,s,48] y, float[b,2,t,8] nk, float[b,2,t,8] nv)
-<int64[4] split = {0, 0, -1, 8}, int64[1] two = {2}, int64[5] times = {1, 1, 3, 1, 1}, int64[4] joined = {0, 6, -1, 8},
- int64[3] flat = {0, 0, 48}> {
-    q4 = Reshape (q, split)
-    qh = Transpose <perm = [0, 2, 1, 3]> (q4)
-    k4 = Reshape (k, split)
-    kh = Transpose <perm = [0, 2, 1, 3]> (k4)
-    v4 = Reshape (v, split)
-    vh = Transpose <perm = [0, 2, 1, 3]> (v4)
-    nk = Concat <axis = 2> (pk, kh)
-    nv = Concat <axis = 2> (pv, vh)
-    k5 = Unsqueeze (nk, two)
-    ke = Expand (k5, times)
-    kr = Reshape (ke, joined)
-    v5 = Unsqueeze (nv, two)
-    ve = Expand (v5, times)
-    vr = Reshape (ve, joined)
-    transposed = Transpose <perm = [0, 1, 3, 2]> (kr)
-    scores = MatMul (qh, transposed)
-    weights = Softmax <axis = -1> (scores)
-    sum = MatMul (weights, vr)
-    back = Transpose <perm = [0, 2, 1, 3]> (sum)
-    y = Reshape (back, flat)
-}"""
+GROUPED = graph_text("attention.GROUPED")
 # One mask for all queries.
-KEY_MASK = """
-attention (float[b,6,t,8] k, float[b,6,t,8] v, float[b,6,s,8] q, float[1,t] m) => (float[b,6,s,8] y) {
-    transposed = Transpose <perm = [0, 1, 3, 2]> (k)
-    scores = MatMul (q, transposed)
-    masked = Add (scores, m)
-    weights = Softmax <axis = -1> (masked)
-    y = MatMul (weights, v)
-}"""
+KEY_MASK = graph_text("attention.KEY_MASK")
 
 
 def tensors(batch=2, queries=4, keys=5):
-    """Queries, keys and values of six heads."""
     return {
         "q": noise(batch, 6, queries, 8),
         "k": noise(batch, 6, keys, 8, seed=1),

@@ -1,27 +1,14 @@
-"""Norms and reciprocals are fused, and masks simplified, in graphs written by hand."""
-
 import numpy as np
 import onnx
 import onnx_ir
 import onnxruntime
 import pytest
-from small_graphs import fused_graph, graph_from_text, noise, operators, run_unoptimized
+from small_graphs import fused_graph, graph_from_text, graph_text, noise, operators, run_unoptimized
 
 from onnxfn.graphs.fusions.fusing import fuse_operators, fusions
 from onnxfn.specs.stored.reports import Fusion
 
-RMS_NORM = """
-norm (float[b,s,8] x) => (float[b,s,8] y) <float[8] w = {1, 2, 3, 4, 5, 6, 7, 8}, float two = {2.0}, float e = {1e-6},
- int64[1] last = {-1}, float one = {1.0}> {
-    square = Pow (x, two)
-    mean = ReduceMean <keepdims = 1> (square, last)
-    safe = Add (mean, e)
-    root = Sqrt (safe)
-    inverse = Reciprocal (root)
-    even = Mul (x, inverse)
-    weight = Add (w, one)
-    y = Mul (even, weight)
-}"""
+RMS_NORM = graph_text("norms.RMS_NORM")
 LAYER_NORM = RMS_NORM.replace(
     "square = Pow (x, two)",
     "m = ReduceMean <keepdims = 1> (x, last)\n centered = Sub (x, m)\n square = Pow (centered, two)",
@@ -78,30 +65,7 @@ def test_a_norm_whose_output_has_an_unknown_shape_is_fused():
 # Masks
 
 # A mask as torch gathers it: at every row and every column.
-GATHERED = """
-gathers (bool[batch, keys] mask, bool[batch, 1, 1, keys] more) => (bool[batch, 1, 1, keys] y)
-<int64[1] last = {-1}, int64[3] inner = {1, 2, 3}, int64[3] outer = {0, 1, 2}, int64 start = {0}, int64 one = {1},
- bool always = {1}>
-{
-    b = Shape <start = 0, end = 1> (mask)
-    batch = Squeeze (b)
-    k = Shape <start = 1, end = 2> (mask)
-    keys = Squeeze (k)
-    rows = Range (start, batch, one)
-    row_axis = Unsqueeze (rows, inner)
-    columns = Range (start, keys, one)
-    column_axis = Unsqueeze (columns, outer)
-    larger = Max (row_axis, column_axis)
-    shape = Shape (larger)
-    all_rows = Expand (row_axis, shape)
-    all_columns = Expand (column_axis, shape)
-    row_indices = Unsqueeze (all_rows, last)
-    column_indices = Unsqueeze (all_columns, last)
-    indices = Concat <axis = -1> (row_indices, column_indices)
-    gathered = GatherND (mask, indices)
-    sure = And (gathered, always)
-    y = And (sure, more)
-}"""
+GATHERED = graph_text("norms.GATHERED")
 # The shapes as torch writes them; the shape inference of ONNX does not find them.
 SHAPES = {
     "rows": ["batch"],

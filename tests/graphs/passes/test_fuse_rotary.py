@@ -1,56 +1,11 @@
-"""Rotary embeddings are fused, in graphs written by hand."""
-
 import pytest
-from small_graphs import fused_graph, noise, operators
+from small_graphs import fused_graph, graph_text, noise, operators
 
 # x is an input of the graph. Its batch size is dynamic, and the tables have no batch.
-HALVES = """
-rotates (float[b,4,s,8] x, float[s,4] angles) => (float[b,4,s,8] y)
-<int64[1] zero = {0}, int64[1] half = {4}, int64[1] full = {8}, int64[1] last = {3}> {
-    twice = Concat <axis = -1> (angles, angles)
-    cos = Cos (twice)
-    sin = Sin (twice)
-    first = Slice (x, zero, half, last)
-    second = Slice (x, half, full, last)
-    minus = Neg (second)
-    turned = Concat <axis = -1> (minus, first)
-    by_cos = Mul (x, cos)
-    by_sin = Mul (turned, sin)
-    y = Add (by_cos, by_sin)
-}"""
+HALVES = graph_text("rotary.HALVES")
 BACKWARDS = HALVES.replace("minus = Neg (second)", "minus = Neg (first)").replace("(minus, first)", "(second, minus)")
-PAIRS = """
-rotates (float[b,4,s,8] x, float[s,4] angles) => (float[b,4,s,8] y)
-<int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] full = {8}, int64[1] last = {3},
- int64[1] end = {-1}, int64[3] times = {1, 1, 2}, int64[2] merged = {0, 8}, int64[4] flat = {0, 0, 0, 8}> {
-    lifted = Unsqueeze (angles, end)
-    spread = Expand (lifted, times)
-    twice = Reshape (spread, merged)
-    cos = Cos (twice)
-    sin = Sin (twice)
-    even = Slice (x, zero, full, last, two)
-    odd = Slice (x, one, full, last, two)
-    minus = Neg (odd)
-    minus_lifted = Unsqueeze (minus, end)
-    even_lifted = Unsqueeze (even, end)
-    stacked = Concat <axis = -1> (minus_lifted, even_lifted)
-    turned = Reshape (stacked, flat)
-    by_cos = Mul (x, cos)
-    by_sin = Mul (turned, sin)
-    y = Add (by_cos, by_sin)
-}"""
-DIFFERENCE = """
-rotates (float[b,4,s,4] first, float[b,4,s,4] second, float[s,4] angles) => (float[b,4,s,8] y) {
-    cos = Cos (angles)
-    sin = Sin (angles)
-    first_cos = Mul (first, cos)
-    second_sin = Mul (second, sin)
-    left = Sub (first_cos, second_sin)
-    second_cos = Mul (second, cos)
-    first_sin = Mul (first, sin)
-    right = Add (second_cos, first_sin)
-    y = Concat <axis = -1> (left, right)
-}"""
+PAIRS = graph_text("rotary.PAIRS")
+DIFFERENCE = graph_text("rotary.DIFFERENCE")
 FEEDS = {"x": noise(3, 4, 5, 8), "angles": noise(5, 4, seed=1)}
 HALF_FEEDS = {"first": noise(3, 4, 5, 4), "second": noise(3, 4, 5, 4, seed=2), "angles": noise(5, 4, seed=1)}
 

@@ -1,5 +1,3 @@
-"""Passes that name inputs, outputs and axes, sort them, and write metadata."""
-
 import onnx_ir as ir
 import pytest
 from refusals import refusal
@@ -18,8 +16,6 @@ PLANNED = part(INPUT, onnxfn.gives("y", "batch_size width"))
 
 
 def graph(shape=("s4", "s7"), *, inner_shape=("s4", "2*s7"), output_shape=None):
-    """y = (x + x) + x, with shapes as torch writes them."""
-
     def value(name, sizes):
         return ir.Value(name=name, shape=ir.Shape(sizes), type=ir.TensorType(ir.DataType.FLOAT))
 
@@ -28,12 +24,6 @@ def graph(shape=("s4", "s7"), *, inner_shape=("s4", "2*s7"), output_shape=None):
     second = ir.node("Add", [first.outputs[0], x], outputs=[value("b", output_shape or shape)])
     nodes = ir.Graph([x], second.outputs, nodes=[first, second], opset_imports={"": 18})
     return ir.Model(nodes, ir_version=10)
-
-
-def test_inputs_outputs_and_axes_get_the_names_of_the_plan():
-    named = name_ports(graph(), PLANNED).graph
-    assert [str(value.shape) for value in (*named.inputs, *named.outputs)] == ["[batch_size,width]"] * 2
-    assert [value.name for value in (*named.inputs, *named.outputs)] == ["x", "y"]
 
 
 @pytest.mark.parametrize(("sizes", "named"), [("2*s7", "[batch_size,2*width]"), ("u9 + s7", "[batch_size,None]")])

@@ -1,5 +1,3 @@
-"""Zeros before a MaxPool stay zeros in ONNX Runtime."""
-
 import numpy as np
 import onnx
 import onnx_ir

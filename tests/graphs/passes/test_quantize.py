@@ -45,7 +45,6 @@ FEEDS = {"x": noise(5, 40, seed=1), "ids": np.array([0, 3, 3, 7]), "c": np.array
 
 
 def slotted(name, opset=23):
-    """A graph whose weights are slots without values, and the feeds of its inputs."""
     inputs, nodes, weights = GRAPHS[name]
     shape = {"lookup": "float[n,40]", "tied": "float[n,48]", "experts": "float[n,12,40]"}.get(name, "float[n,48]")
     model = graph_from_text(f"g ({inputs}) => ({shape} y) {{ {nodes} }}", opset)

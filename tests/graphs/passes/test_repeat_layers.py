@@ -81,16 +81,12 @@ def test_layers_with_the_same_attention_window_are_repeated(windows):
 
 
 class Stack(nn.Module):
-    """A stack of equal modules."""
-
     def __init__(self):
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(LAYERS)])
 
 
 class Skipping(Stack):
-    """A stack whose output depends on the output of its second layer."""
-
     def forward(self, x):
         states = [x]
         for layer in self.layers:
@@ -99,8 +95,6 @@ class Skipping(Stack):
 
 
 class Scaled(Stack):
-    """A stack that scales by the number of each layer."""
-
     def forward(self, x):
         for index, layer in enumerate(self.layers):
             x = torch.tanh(layer(x)) * (1 + 0.01 * index * index)
@@ -108,8 +102,6 @@ class Scaled(Stack):
 
 
 class Dipping(Stack):
-    """A stack that differs in its seventh layer; neither the layer nor the configuration shows it."""
-
     def forward(self, x):
         for index, layer in enumerate(self.layers):
             x = torch.tanh(layer(x)) * (2 if index == 6 else 1)

@@ -4,29 +4,14 @@ import numpy as np
 import onnx_ir
 import pytest
 from graph_equality import first_difference
-from small_graphs import graph_from_text, noise, operators, run_unoptimized
+from small_graphs import graph_from_text, graph_text, noise, operators, run_unoptimized
 
 from onnxfn.graphs.nodes.nodes import pass_errors
 from onnxfn.graphs.passes import simplify as module
 from onnxfn.graphs.passes.simplify import WIDER, simplify, widen_integers
 from onnxfn.specs.errors import CaptureFailed
 
-TEXT = """
-pairs (float[a, 3, 4] x) => (float[a, 3, 4] clipped, float[a, 3, 4] turned, float[b, 12] rows12, float[1, a, 3, 4] y)
-<float low = {0.5}, float high = {2.0}, int64[2] rows = {-1, 12}, int64[2] more = {-1, 6}, int64[1] zero = {0}>
-{
-    at_least = Max (x, low)
-    clipped = Min (at_least, high)
-    once = Transpose <perm = [0, 2, 1]> (x)
-    turned = Transpose <perm = [0, 2, 1]> (once)
-    sixes = Reshape (x, more)
-    rows12 = Reshape (sixes, rows)
-    double = Cast <to = 11> (x)
-    same = Cast <to = 1> (double)
-    positive = Relu (same)
-    again = Relu (positive)
-    y = Unsqueeze (again, zero)
-}"""
+TEXT = graph_text("simplify.TEXT")
 
 
 def test_each_rule_has_an_operator_that_it_begins_with():
@@ -63,7 +48,6 @@ BINARY = {"Max": np.maximum, "Min": np.minimum, "MatMul": lambda a, b: np.matmul
 
 
 def graph_of(operator, dtype):
-    """A graph with one operator of two matrices."""
     kind = onnx_ir.TensorType(onnx_ir.DataType[dtype])
     inputs = [onnx_ir.Value(name=name, type=kind, shape=onnx_ir.Shape([3, 3])) for name in "ab"]
     node = onnx_ir.node(operator, inputs)

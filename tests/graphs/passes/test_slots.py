@@ -1,5 +1,3 @@
-"""Slots: parameters without values, in graphs written by hand."""
-
 from functools import partial
 
 import numpy as np
@@ -23,9 +21,8 @@ def model_of(nodes, initializers):
     outputs = [output for node in nodes for output in node.outputs if not output.uses()]
     for index, output in enumerate(outputs):
         output.name = f"y{index}"
-    return ir.Model(
-        ir.Graph([], outputs, nodes=nodes, initializers=initializers, opset_imports={"": 18}), ir_version=10
-    )
+    graph = ir.Graph([], outputs, nodes=nodes, initializers=initializers, opset_imports={"": 18})
+    return ir.Model(graph, ir_version=10)
 
 
 def test_equal_parameters_are_one_slot_and_other_tensors_stay():
@@ -40,7 +37,6 @@ def test_equal_parameters_are_one_slot_and_other_tensors_stay():
 
 
 def slots_model(*consumers):
-    """A graph whose nodes read one slot, and the slot."""
     value = ir.Value(name="w", shape=ir.Shape([2, 3]), type=ir.TensorType(ir.DataType.FLOAT))
     value.meta[SLOT] = Slot("layer.weight")
     nodes = [node for consumer in consumers for node in consumer(value)]

@@ -5,30 +5,13 @@ import onnx
 import onnx_ir
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import graph_from_text, noise, run_unoptimized
+from small_graphs import graph_from_text, graph_text, noise, run_unoptimized
 
 from onnxfn.check.variants.float_form import float_form
 from onnxfn.graphs.nodes.slots import SLOT, Slot
 from onnxfn.graphs.wide_values import WIDE, keep_in_float32, overflow_text, overflowing_values
 
-GRAPH = """layers (float16[rows, 4] x, int64[rows, 4] ids, float16[4, 4] weight, float16[4] bias, float16[4, 4] table,
-        float16 least, float16 most, float16 low, float16 zero) => (float16[rows, 4] y, float16[rows, 4] state) {
-    looked = Gather(table, ids)
-    hidden = ReduceSum <keepdims = 0> (looked)
-    wide = Gemm(x, weight, bias)
-    residual = Add(x, wide)
-    clipped = Clip(residual, least, most)
-    exact = Cast <to = 1> (clipped)
-    square = Mul(exact, exact)
-    state = Mul(clipped, hidden)
-    product = MatMul(state, weight)
-    is_on = Cast <to = 9> (ids)
-    hiding = Where(is_on, zero, low)
-    masked = Add(product, hiding)
-    chosen = Softmax(masked)
-    again = Cast <to = 10> (square)
-    y = Add(chosen, again)
-}"""
+GRAPH = graph_text("wide_values.GRAPH")
 WEIGHTS = {"weight": noise(4, 4), "bias": noise(4, seed=1), "table": noise(4, 4, seed=2)}
 ENDS = {"least": -64504.0, "most": 64504.0, "low": -65504.0, "zero": 0.0}
 FEEDS = {"x": noise(3, 4, seed=3).astype(np.float16), "ids": np.array([[1, 0, 2, 3]] * 3)}
@@ -36,7 +19,6 @@ COMPUTED = ("wide", "residual", "clipped", "state", "product", "again", "y")
 
 
 def graph():
-    """The graph with its weights, which are slots, and constants."""
     model = graph_from_text(GRAPH)
     for value in [each for each in model.graph.inputs if each.name not in FEEDS]:
         model.graph.inputs.remove(value)
@@ -48,7 +30,6 @@ def graph():
 
 
 def in_float32(model, folder):
-    """The outputs of a float16 graph, computed in float32."""
     onnx_ir.save(model, folder / "model.onnx")
     content, _ = float_form(folder / "model.onnx", "float16")
     return run_unoptimized(onnx_ir.from_proto(onnx.ModelProto.FromString(content)), **FEEDS)
