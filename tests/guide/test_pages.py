@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import run_page
+from pages import BLOCK, run_page
 
 import onnxfn
 
@@ -25,7 +25,7 @@ RUN = [page for page in PAGES if page.stem not in ELSEWHERE]
 @pytest.mark.parametrize("page", RUN, ids=ids(RUN))
 def test_the_code_of_a_page_runs_and_prints_the_text_that_follows_it(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run_page(page.read_text(), page.name) >= 1
+    assert run_page(page.read_text(), page.name, {}) >= 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
@@ -34,5 +34,5 @@ def test_a_page_is_short_and_its_links_lead_to_files(page):
     assert text.startswith("# ")
     assert len(text.splitlines()) <= LONGEST
     assert max(map(len, text.splitlines())) <= WIDEST
-    links = [link.partition("#")[0] for link in re.findall(r"\]\((?!http)([^)]+)\)", text)]
+    links = [link.partition("#")[0] for link in re.findall(r"\]\((?!http)([^)]+)\)", BLOCK.sub("", text))]
     assert [link for link in links if link and not (page.parent / link).exists()] == []

@@ -31,12 +31,12 @@ def blocks(page):
     ]
 
 
-def run_page(page, name):
+def run_page(page, name, names):
     """Runs the Python code and the commands of onnxfn on a page in the current folder; asserts what it prints.
 
     Returns how many texts were compared. Blocks of other languages, and other commands of a shell, do not run.
+    `names` gets the names that the code assigns.
     """
-    names = {"__name__": "__main__"}
     compared = 0
     for kind, code, text in blocks(page):
         if kind == "python":
