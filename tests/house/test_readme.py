@@ -1,13 +1,12 @@
-"""The code of README.md runs and prints what README.md shows; folders, edits and commands are named there."""
+"""The code of README.md runs and prints what it shows. It names folders and pages; pages name edits and commands."""
 
-import contextlib
 import inspect
-import io
 import re
 from pathlib import Path
 
 import pytest
 import transformers
+from pages import run_page
 from public_names import VALUES
 
 import onnxfn
@@ -15,24 +14,24 @@ from onnxfn.export.cli import commands as cli
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
 PACKAGE = ROOT / "onnxfn"
 
 
 def test_the_code_of_readme_runs_and_prints_the_text_that_follows_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    compared = 0
-    for (kind, code), following in zip(BLOCKS, [*BLOCKS[1:], ("", "")], strict=True):
-        if kind != "python":
-            continue
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, "README.md", "exec"), names)
-        if following[0] == "text":
-            assert printed.getvalue() == following[1]
-            compared += 1
-    assert compared >= 5
+    assert run_page(README, "README.md", {}) >= 3
+
+
+def test_readme_is_short():
+    lines = README.splitlines()
+    assert len(lines) <= 150
+    assert next(index for index, line in enumerate(lines) if line.startswith("onnxfn export ")) < 40
+    assert max(len(cell.strip()) for line in lines if line.startswith("|") for cell in line.split("|")) <= 100
+
+
+def test_every_page_of_the_guide_is_named():
+    pages = {path.name for path in (PACKAGE / "guide").glob("*.md")}
+    assert {page for page in pages if f"(onnxfn/guide/{page})" not in README} == set()
 
 
 @pytest.mark.skipif(transformers.__version__ not in README, reason="README.md names another version of transformers")
@@ -47,10 +46,10 @@ def test_every_folder_is_named():
     assert {name for name in folders if f"`onnxfn/{name}`" not in README} == set()
 
 
-def test_every_edit_in_the_table_is_public():
-    table = README.partition("| edit |")[2].partition("\n\n")[0]
-    for name in re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines()[2:])):
-        assert callable(getattr(onnxfn, name))
+def test_every_edit_is_in_the_table_of_the_page_on_specs():
+    table = (PACKAGE / "guide" / "spec.md").read_text().partition("| edit |")[2].partition("\n\n")[0]
+    cells = "".join(line.split("|")[1] for line in table.splitlines()[2:])
+    assert {*re.findall(r"`(\w+)`", cells)} == {*onnxfn.edits.__all__} - {"for_task"}
 
 
 def codes(function):
@@ -72,4 +71,4 @@ def test_the_edits_are_those_that_wait_for_a_spec():
     "command", [command.name or command.callback.__name__ for command in cli.app.registered_commands]
 )
 def test_every_command_is_named(command):
-    assert f"onnxfn {command}" in README
+    assert f"onnxfn {command}`" in (PACKAGE / "guide" / "command-line.md").read_text()

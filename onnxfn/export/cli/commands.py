@@ -158,6 +158,18 @@ def watch(
     export_script(script, out, modules, run, values)
 
 
+def guide(
+    topic: Annotated[str | None, typer.Argument(help="A page of the list; without it, all pages are listed.")] = None,
+) -> None:
+    """Print a page of the guide, such as decoder, or list the pages."""
+    from onnxfn.export.cli.pages import index, print_page
+
+    if topic is None:
+        say(index())
+    else:
+        print_page(topic)
+
+
 def demonstrate(out: Out, values: Values) -> None:
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     from onnxfn.export.cli.demo import demo
@@ -185,4 +197,5 @@ app.command("batch")(command(batch, *OF_ALL_JOBS, "dry_run", "json", "verbose", 
 app.command("watch")(command(watch, "check", "no_check", "overwrite", "json", "verbose"))
 app.command("tasks")(command(tasks))
 app.command("cache")(command(cache))
+app.command("guide")(command(guide))
 app.command("demo")(command(demonstrate, "overwrite"))
