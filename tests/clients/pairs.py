@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -33,36 +35,7 @@ MORE_TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 TASKS: Mapping[str, str] = MappingProxyType({"mask-generation": "feature-extraction"})
 """A task of transformers.js -> the task of the export, where that has another name."""
 
-CLASSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "fill-mask": ("AutoModelForMaskedLM",),
-        "text-classification": ("AutoModelForSequenceClassification",),
-        "token-classification": ("AutoModelForTokenClassification",),
-        "question-answering": ("AutoModelForQuestionAnswering",),
-        "text2text-generation": ("AutoModelForSeq2SeqLM",),
-        "automatic-speech-recognition": ("AutoModelForSpeechSeq2Seq", "AutoModelForCTC"),
-        "image-to-text": ("AutoModelForVision2Seq",),
-        "audio-classification": ("AutoModelForAudioClassification",),
-        "audio-xvector": ("AutoModelForXVector",),
-        "audio-frame-classification": ("AutoModelForAudioFrameClassification",),
-        "text-to-audio": ("AutoModelForTextToWaveform", "AutoModelForTextToSpectrogram"),
-        "image-classification": ("AutoModelForImageClassification",),
-        "object-detection": ("AutoModelForObjectDetection",),
-        "zero-shot-object-detection": ("AutoModelForZeroShotObjectDetection",),
-        "image-segmentation": (
-            "AutoModelForImageSegmentation",
-            "AutoModelForSemanticSegmentation",
-            "AutoModelForUniversalSegmentation",
-        ),
-        "semantic-segmentation": ("AutoModelForSemanticSegmentation",),
-        "depth-estimation": ("AutoModelForDepthEstimation",),
-        "keypoint-detection": ("AutoModelForPoseEstimation",),
-        "image-to-image": ("AutoModelForImageToImage",),
-        "image-matting": ("AutoModelForImageMatting",),
-        "mask-generation": ("AutoModelForMaskGeneration",),
-        "time-series-forecasting": ("PatchTSTForPrediction", "PatchTSMixerForPrediction"),
-    }
-)
+CLASSES: Mapping[str, tuple[str, ...]] = json.loads(Path(__file__).with_name("classes.json").read_text())
 """A task -> the classes of its pipeline, of which the first that knows a type loads it. `AutoModel` for others."""
 
 GENERATES = frozenset({"text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio"})
@@ -88,7 +61,7 @@ class Pair:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return CLASSES.get(self.kind, ("AutoModel",))
+        return tuple(CLASSES.get(self.kind, ("AutoModel",)))
 
 
 def pairs() -> tuple[Pair, ...]:

@@ -1,3 +1,5 @@
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +15,7 @@ from onnxfn.specs.tasks.tasks import for_task
 
 BERT, TEXTS = ARCHITECTURES["bert"], compose(text_encoder, bert_inputs)
 CONFIG = {"model_type": "bert", "vocab_size": 50}
+CLASS_TASKS = json.loads(Path(__file__).with_name("class_tasks.json").read_text())
 
 
 def model(name, model_type="bert"):
@@ -82,26 +85,7 @@ def test_the_tasks_of_a_model_type_are_the_tasks_of_its_row():
     assert tasks_for(CONFIG) == tasks_for(model("BertModel")) == tasks_for("bert")
 
 
-@pytest.mark.parametrize(
-    ("name", "task"),
-    [
-        ("BertForMaskedLM", "fill-mask"),
-        ("XLMWithLMHeadModel", "fill-mask"),
-        ("BertForSequenceClassification", "text-classification"),
-        ("BertForTokenClassification", "token-classification"),
-        ("BertForQuestionAnswering", "question-answering"),
-        ("XLMForQuestionAnsweringSimple", "question-answering"),
-        ("BertForMultipleChoice", "multiple-choice"),
-        ("SpeechT5ForTextToSpeech", "text-to-audio"),
-        ("SeamlessM4TForSpeechToText", "automatic-speech-recognition"),
-        ("SeamlessM4Tv2ForTextToText", "text2text-generation"),
-        ("ParakeetForRNNT", "automatic-speech-recognition"),
-        ("ParakeetForTDT", "automatic-speech-recognition"),
-        ("BertModel", "feature-extraction"),
-        ("BertForPreTraining", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "task"), CLASS_TASKS)
 def test_the_name_of_a_class_implies_its_task(name, task):
     assert task_of(name) == task
     assert task_of(model(name)) == task

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -14,35 +15,7 @@ from onnxfn.export.cli.commands import app
 from onnxfn.export.jobs.options import JOB_KEYS, LIBRARIES, OPTIONS, checked_edits, stated, value_of
 from onnxfn.export.jobs.request import ExportRequest, command_line, recorded_values, request_of, written
 
-WRITTEN = {
-    "library": "timm",
-    "run": ["prompt=a cat,height=64"],
-    "task": "fill-mask",
-    "adapter": "lora",
-    "within": "0.6 GB",
-    "calibration": "text.txt",
-    "opset": 20,
-    "dtype": ["q8"],
-    "io_dtype": "float32",
-    "output": ["attentions"],
-    "shape": ["batch_size=1"],
-    "with_input": ["attention_mask"],
-    "without": ["attention_mask"],
-    "size": ["batch_size=3"],
-    "adapter_input": ["q_proj"],
-    "rename": ["logits=scores"],
-    "decoders": "separate",
-    "float16_overflow": "refuse",
-    "check": "sections",
-    "atol": 1e-3,
-    "rtol": 1e-3,
-    "floor": ["agreement=0.5"],
-    "layout": "optimum",
-    "weights": "none",
-    "external_data_suffix": ".data",
-    "template_cache": "cache",
-    "threads": 1,
-}
+WRITTEN = json.loads(Path(__file__).with_name("written_options.json").read_text())
 """What is written for each option that is no flag."""
 
 

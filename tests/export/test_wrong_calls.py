@@ -1,5 +1,6 @@
 """Whatever a caller does wrong is an OnnxfnError: one line, and one frame of onnxfn in its traceback."""
 
+import json
 import pickle
 import sys
 import traceback
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from public_names import VALUES
 from refusals import refusal
 
 import onnxfn
-from onnxfn import EMPTY, always, compose, dummy_inputs, export, generates, sized, takes, with_dtypes, with_shapes
+from onnxfn import compose, dummy_inputs, export, generates, sized, takes
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, WriteFailed
 
 SPEC = onnxfn.for_task(compose(onnxfn.text_encoder, onnxfn.bert_inputs), "text-classification")
@@ -42,82 +44,17 @@ def dummies_by(function):
     return lambda bert, _: dummy_inputs(compose(SPEC, generates("token_ids", function)), bert.config, "np")
 
 
-CALLS = {
-    "module of a generator": (dummies_by("nowhere:f"), "dummy function 'nowhere:f': module 'nowhere' cannot be import"),
-    "name of a generator": (dummies_by("math:nope"), "no dummy function 'nope' for 'math:nope'; known: acos, "),
-    "generator that fails": (dummies_by(f"{MODULE}:fails"), f"{MODULE}:fails() cannot make a dummy for 'input_ids' w"),
-    "generator of a text": (dummies_by(f"{MODULE}:text"), f"{MODULE}:text() cannot make a dummy for 'input_ids' with "),
-    "generator of other shapes": (dummies_by(f"{MODULE}:shorter"), f"{MODULE}:shorter() cannot make a dummy for 'inp"),
-    "generator that is a function": (lambda *_: generates("ids", print), "function of generates is <built-in functi"),
-    "kind": (lambda *_: takes("x", "batch_size", "ids", kind="complex64"), "no kind 'complex64' for InputSpec; known:"),
-    "ids above the table": (
-        lambda bert, out: export(
-            compose(SPEC, takes("position_ids", "batch_size sequence_length", "token_ids")), bert, out
-        ),
-        "BertForSequenceClassification does not run in PyTorch on inputs of model: IndexError: index out of range",
-    ),
-    "no shape": (lambda *_: with_shapes(SPEC, batch_size=None), "axis 'batch_size' cannot be fixed at None; a size is"),
-    "dtype of torch": (lambda *_: with_dtypes(SPEC, float=torch.float16), "no float type torch.float16; known: "),
-    "rows of two lengths": (lambda *_: onnxfn.generate("nowhere", [[1, 2], [3]]), "input_ids has rows of different le"),
-    "empty spec": (lambda bert, out: export(EMPTY, bert, out), "this spec has no output; add one: compose("),
-    "no input": (
-        lambda bert, out: export(onnxfn.gives("logits", "batch_size _"), bert, out),
-        "model of this spec has no inputs; compose some: takes(...)",
-    ),
-    "list of specs": (lambda *_: compose([SPEC, SPEC]), "compose joins specs, not the list "),
-    "model in compose": (lambda bert, _: compose(SPEC, bert), "compose joins specs, not the BertForSequenceCla"),
-    "size that is a text": (lambda *_: sized(batch_size="2"), "batch_size of sized is '2', of the type str; it must b"),
-    "size of a dummy": (lambda *_: dummy_inputs(EMPTY, {}, "np", batch="2"), "no size 'batch' for this spec; known: "),
-    "opset": (lambda *_: onnxfn.with_opset(SPEC, 99), "no opset 99; possible: 18 to 25"),
-    "constant of numpy": (lambda *_: onnxfn.to_json(always(x=np.complex64(1))), "x of always is "),
-    "constant that is a tensor": (lambda *_: always(x=torch.zeros(2)), "x of always is "),
-    "model as JSON": (lambda bert, _: onnxfn.to_json(bert), "BertForSequenceClassification is not a record, or holds"),
-    "model in place of a spec": (lambda bert, _: onnxfn.without(bert, "logits"), "names of without is BertForSequence"),
-    "axes": (lambda *_: takes("x", 3, "ids"), "axes of InputSpec: axes are a pattern, a text such"),
-    "path of an output": (lambda *_: onnxfn.gives("y", "batch_size", path=0), "path of OutputSpec: a tuple is expecte"),
-    "folder of a fingerprint": (lambda _, out: onnxfn.fingerprint(out), "no folder"),
-    "no export to run": (lambda *_: onnxfn.generate(None, [[1]]), "None is not an export: pass the result of export("),
-    "no export to check": (lambda bert, _: onnxfn.validate(SPEC, bert, None), "None is not an export: "),
-    "no model to check": (lambda _, out: onnxfn.validate(SPEC, "bert", out), "model is of the type str; "),
-    "decoders": (
-        lambda bert, out: export(SPEC, bert, out, decoders="seperate"),
-        "no decoders 'seperate' for ExportRequest; known: merged, separate, both; did you mean 'separate'?",
-    ),
-    "task to derive": (lambda bert, _: onnxfn.derived(bert, "no-such-task"), "no task 'no-such-task'; known: "),
-    "task with a past": (
-        lambda bert, _: onnxfn.derived(bert.bert, "feature-extraction-with-past"),
-        "BertModel returns no cache that onnxfn knows, so it has no task",
-    ),
-    "head that transformers does not list": (
-        lambda *_: onnxfn.spec_for("sew", "audio-xvector"),
-        "no task 'audio-xvector' for sew; known: feature-extraction, automatic-speech-recognition, ",
-    ),
-    "head whose outputs no family knows": (
-        lambda *_: onnxfn.spec_for("hgnet_v2", "feature-extraction"),
-        "a run of the model shows the outputs of feature-extraction of hgnet_v2; pass the model or its configuration",
-    ),
-    "task of no class": (
-        lambda *_: onnxfn.spec_for(transformers.LlavaConfig(), "automatic-speech-recognition"),
-        "no spec could be derived from LlavaConfig without weights: ",
-    ),
-    "task that is close": (
-        lambda *_: onnxfn.spec_for("splinter", "question-answer"),
-        "no task 'question-answer' for splinter; known: feature-extraction, question-answering; did you mean 'question",
-    ),
-    "configuration without a type": (lambda *_: onnxfn.spec_for({"vocab_size": 50}), "dict has no model_type; compose"),
-    "module of torch": (
-        lambda *_: onnxfn.spec_for(torch.nn.Linear(4, 2)),
-        "Linear is not a model of transformers; derive the spec from sample arguments: derived(model, sample=",
-    ),
-    "pipeline": (lambda _, out: onnxfn.export_pipeline(3, out), "int has no modules; pass a dict of modules by name"),
-}
+NAMES = {**VALUES, "onnxfn": onnxfn, "SPEC": SPEC, "dummies_by": dummies_by}
+NAMES |= {"np": np, "torch": torch, "transformers": transformers}
+CALLS = json.loads(Path(__file__).with_name("wrong_calls.json").read_text())
+"""What is wrong, the line of Python, and how its message starts."""
 
 
 @pytest.mark.usefixtures("functions")
-@pytest.mark.parametrize(("call", "start"), CALLS.values(), ids=[*CALLS])
-def test_a_wrong_call_is_an_error_of_onnxfn_in_one_line(call, start, classifier, tmp_path):
+@pytest.mark.parametrize(("line", "start"), [row[1:] for row in CALLS], ids=[row[0] for row in CALLS])
+def test_a_wrong_call_is_an_error_of_onnxfn_in_one_line(line, start, classifier, tmp_path):
     with pytest.raises(onnxfn.OnnxfnError) as caught:
-        call(classifier, tmp_path / "out")
+        eval(line, {**NAMES, "bert": classifier, "out": tmp_path / "out"})
     assert str(caught.value).startswith(start)
     assert "\n" not in str(caught.value)
     assert frames_of_onnxfn(caught.value) <= 2

@@ -166,7 +166,8 @@ def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def overlays(
     names: tuple[str, ...], laid_over: st.SearchStrategy[ExportSpec]
 ) -> st.SearchStrategy[tuple[Overlay, ...]]:
-    return by_name(st.builds(Overlay, st.sampled_from(names), laid_over, st.lists(edits, max_size=2).map(tuple)), 2)
+    several = st.lists(edits, max_size=2).map(tuple)
+    return by_name(st.builds(Overlay, st.sampled_from(names), laid_over, several), most=2)
 
 
 some_edits = st.lists(edits, max_size=2).map(tuple)

@@ -1,6 +1,8 @@
 """Specs are derived from models without a row. With a row, the derived spec and the row have the same plan."""
 
+import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import onnxruntime
@@ -19,27 +21,8 @@ def plans(spec, model):
     return [(part.name, part.inputs, part.outputs) for part in onnxfn.plan(spec, model).parts]
 
 
-SAME = [
-    ("bert", "AutoModel", "feature-extraction"),
-    ("bert", "AutoModelForMaskedLM", "fill-mask"),
-    ("bert", "AutoModelForQuestionAnswering", "question-answering"),
-    ("convbert", "AutoModelForSequenceClassification", "text-classification"),
-    ("albert", "AutoModelForTokenClassification", "token-classification"),
-    ("distilbert", "AutoModel", "feature-extraction"),
-    ("layoutlm", "AutoModel", "feature-extraction"),
-    ("gpt2", "AutoModelForCausalLM", "text-generation"),
-    ("gpt2", "AutoModelForCausalLM", "text-generation-with-past"),
-    ("llama", "AutoModelForCausalLM", "text-generation-with-past"),
-    ("llama", "AutoModel", "feature-extraction-with-past"),
-    ("bloom", "AutoModelForCausalLM", "text-generation-with-past"),
-    ("mimo_v2_flash", "AutoModelForCausalLM", "text-generation-with-past"),
-    ("deepseek_v3", "AutoModelForCausalLM", "text-generation-with-past"),
-    ("lfm2", "AutoModelForCausalLM", "text-generation-with-past"),
-    ("vit", "AutoModel", "feature-extraction"),
-    ("vit", "AutoModelForImageClassification", "image-classification"),
-    ("t5", "AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
-    ("bart", "AutoModelForSeq2SeqLM", "text2text-generation"),
-]
+SAME = json.loads(Path(__file__).with_name("same_plans.json").read_text())
+"""Model types, their classes and tasks."""
 
 
 @pytest.mark.parametrize(("model_type", "loader", "task"), SAME)

@@ -14,24 +14,9 @@ from onnxfn.run.sessions import open_session
 from onnxfn.specs.plan.size_cases import within
 
 DEFAULT = (
-    "Embedding",
-    "GRU",
-    "LSTM of two directions",
-    "RNN",
-    "Conv1d",
-    "MaxPool1d",
-    "TransformerEncoder",
-    "LogSigmoid",
-    "PixelUnshuffle",
-    "tagger",
-    "captioner",
-    "attentive",
-    "float64",
-    "casts",
-    "arithmetic in int16",
-    "arithmetic in uint8",
-    "products in uint64",
-    "reductions in int16",
+    *("Embedding", "GRU", "LSTM of two directions", "RNN", "Conv1d", "MaxPool1d", "TransformerEncoder", "LogSigmoid"),
+    *("PixelUnshuffle", "tagger", "captioner", "attentive", "float64", "casts", "arithmetic in int16"),
+    *("arithmetic in uint8", "products in uint64", "reductions in int16"),
 )
 """The modules of the default run; the others are in the sweep."""
 
