@@ -61,7 +61,7 @@ def test_values_are_what_codes_scales_and_zero_points_stand_for(seed, rule, is_c
     errors = input_errors(inputs.T @ inputs) if is_calibrated else None
     nearest = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
     arrays = nearest if errors is None else calibrated_codes(rows, errors, rule)
-    weight = QuantizedWeight("w", TorchTensor(torch.from_numpy(rows)), rule, lambda: errors)
+    weight = QuantizedWeight("w", TorchTensor(torch.from_numpy(rows)), rule, lambda _: errors)
     assert np.array_equal(dequantized(weight), steps_and_values(arrays, rule, width)[2])
 
 

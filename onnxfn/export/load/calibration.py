@@ -16,7 +16,7 @@ from onnxfn.check.variants.text_references import TextTokens, reads_text, text_i
 from onnxfn.graphs.quantization.activations import quantize_activations, static_activations
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
 from onnxfn.models.forward import torch_outputs
-from onnxfn.models.product_inputs import product_inputs
+from onnxfn.models.product_inputs import Leave, product_inputs
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.value_ranges import value_ranges
 from onnxfn.specs.algebra.dummies import Array, dummies
@@ -64,14 +64,18 @@ def _file_errors(file: Path) -> AbstractContextManager[None]:
     return errors_as(lambda error: InvalidSpec(f"calibration={str(file)!r} cannot be read: {first_line(error)}"))
 
 
-def calibrated(source: Source, model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer) -> Any:
+def calibrated(
+    source: Source, model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer, leave: Leave = lambda *_: None
+) -> Any:
     """The graph of a part with what its rules choose by runs on real inputs: codes of weights, scales of activations.
 
-    A part that reads text runs on that of the source; another on pictures that are drawn, or on dummies.
+    A part that reads text runs on that of the source; another on pictures that are drawn, or on dummies. `leave`: see
+    `product_inputs`.
     """
     rules = part.spec.target.quantization
     if any(rule.calibrated for rule in rules) and reads_text(part.spec):
-        graph = _with_calibrated_weights(model, part, graph, timed, _text_runs(source, model, part, plan))
+        inputs = _text_runs(source, model, part, plan)
+        graph = _with_calibrated_weights(model, part, graph, timed, inputs, leave)
     if static_activations(graph):
         graph = _with_static_activations(part, graph, timed, _inputs(source, model, part, plan))
     return graph
@@ -106,7 +110,9 @@ def _text_runs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
     return [text_inputs(model, part, plan, piece, RUN_TOKENS) for piece in pieces]
 
 
-def _with_calibrated_weights(model: Any, part: Part, graph: Any, timed: StageTimer, inputs: Inputs) -> Any:
+def _with_calibrated_weights(
+    model: Any, part: Part, graph: Any, timed: StageTimer, inputs: Inputs, leave: Leave
+) -> Any:
     """The graph whose calibrated weights get their codes, when they are written, from runs of the model."""
     import torch
 
@@ -115,7 +121,7 @@ def _with_calibrated_weights(model: Any, part: Part, graph: Any, timed: StageTim
             yield from (partial(torch_outputs, model, part, arrays, torch.float32) for arrays in inputs)
 
     tensors = model.state_dict(keep_vars=True).__getitem__
-    return bind_quantized_weights(graph, tensors, product_inputs(model, runs))
+    return bind_quantized_weights(graph, tensors, product_inputs(model, runs, leave=leave))
 
 
 def _with_static_activations(part: Part, graph: Any, timed: StageTimer, inputs: Inputs) -> Any:
