@@ -1,4 +1,4 @@
-"""The inputs of a model's linear layers and experts in runs on real inputs, as what calibration needs to know of them."""
+"""The inputs of linear layers and experts in runs on real inputs, as what calibration needs to know of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxfn.weights.calibrated import InputErrors, input_errors
 MOST, BYTES = 3 << 27, 4
 """Bytes of second moments that are in memory at once, and of one of them."""
 
-FEWEST = 1 / 4
+FEWEST = 1 / 16
 """The fewest tokens that calibrate an expert, for each of its inputs."""
 
 Runs = Callable[[], Iterable[Callable[[], Any]]]
@@ -56,7 +56,7 @@ def product_inputs(
             leave(names[id(weight)], index)
             return None
         moments = known.get(key)
-        return None if moments is None else errors(moments, along_rows=stacks.get(id(weight), False))
+        return None if moments is None else errors(moments, counts[key], along_rows=stacks.get(id(weight), False))
 
     return errors_of
 
@@ -113,7 +113,7 @@ def _inner_states(experts: Any, expert: int, states: Any, chosen: Any) -> Any:
 
 
 def _moments(layers: Sequence[Any], keys: Sequence[Key], runs: Runs, counts: dict[Key, int]) -> Mapping[Key, Any]:
-    """The second moments of the inputs of matrices, counted in `counts`. Layers that get the same tensor share theirs."""
+    """The second moments of the inputs of matrices, and their `counts`. Layers that get the same tensor share theirs."""
     sums: dict[Key, Any] = dict.fromkeys(keys)
     counts |= dict.fromkeys(keys, 0)
     seen, last = set[Key](), list[tuple[Any, Any]]()

@@ -17,16 +17,24 @@ from onnxfn.specs.quantization import REACH, WeightRule
 CLIPPED = (0.0, 0.35, 0.7, 1.05)
 """How many steps of the ends of a block the scales that are tried clip; the other elements are rounded less."""
 
-DAMPING = 0.01
-"""What is added to the mean square of each input, in means of all: some inputs are nearly sums of others."""
+DAMPING, DAMPING_OF_FEW = 0.01, 0.3
+"""What is added to the mean square of each input, in means of all: some inputs are nearly sums of others.
+
+The second number counts once for each input that there is for a token: moments of few tokens are those of no other text.
+Errors of four products of SmolLM2 with another text, in those of the nearest codes, by tokens for each input:
+
+    tokens          1/16          1/4           1             2.5
+    0.01 alone      0.57 to 1.00  0.62 to 1.18  0.44 to 1.17  0.34 to 0.85
+    0.3 for few     0.49 to 0.90  0.41 to 0.68  0.30 to 0.65  0.28 to 0.68
+"""
 
 
 @frozen(eq=False)
 class InputErrors:
     """The inputs of a product, as torch tensors: their mean squares, and how errors of one move to those after it.
 
-    `factor`: the upper Cholesky factor of the inverse of the second moments. `along_rows`: whether an input is multiplied
-    with a row of the stored matrix, whose blocks lie along outputs; else with a column.
+    `factor`: the upper Cholesky factor of the inverse of the second moments. `along_rows`: whether the weights of an
+    input are a row of the stored matrix, whose blocks lie along outputs; else a column.
     """
 
     squares: Any
@@ -34,12 +42,13 @@ class InputErrors:
     along_rows: bool = False
 
 
-def input_errors(moments: Any, *, along_rows: bool = False) -> InputErrors:
-    """The `InputErrors` of second moments, a float32 tensor `[inputs, inputs]`."""
+def input_errors(moments: Any, tokens: int, *, along_rows: bool = False) -> InputErrors:
+    """The `InputErrors` of the second moments of some tokens, a float32 tensor `[inputs, inputs]`."""
     import torch
 
     squares, factor = moments.diagonal().clone(), moments.clone()
-    factor.diagonal().add_(DAMPING * float(squares.mean()) or 1.0)
+    damping = DAMPING + DAMPING_OF_FEW * len(moments) / max(tokens, 1)
+    factor.diagonal().add_(damping * float(squares.mean()) or 1.0)
     factor = torch.linalg.cholesky(factor)  # each step frees the result of the one before
     factor = torch.cholesky_inverse(factor)
     return InputErrors(squares, torch.linalg.cholesky(factor, upper=True), along_rows)

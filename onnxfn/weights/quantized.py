@@ -34,7 +34,7 @@ THREADS = 2
 
 @frozen
 class QuantizedWeight:
-    """A weight and how it is quantized. Its name is for errors. `inputs`: those of its matrix of an index, to calibrate.
+    """A weight and how it is quantized. Its name is for errors. `inputs`: those of its matrix of an index.
 
     Its `onnx_ir` tensor is matrices, `[rows, columns]`, that follow each other. For INTEGERS it has the shape of the
     codes.

@@ -45,7 +45,7 @@ def steps_and_values(arrays, rule, width):
 
 
 def calibrated(rows, inputs, rule):
-    return calibrated_codes(rows, input_errors(inputs.T @ inputs), rule)
+    return calibrated_codes(rows, input_errors(inputs.T @ inputs, len(inputs)), rule)
 
 
 @given(st.integers(0, 2**16), RULES, st.integers(1, 40), st.integers(16, 70))
@@ -58,7 +58,7 @@ def test_a_code_is_within_reach_of_its_weight_but_for_what_the_range_clips(seed,
 @given(st.integers(0, 2**16), RULES, st.booleans(), st.integers(16, 70))
 def test_values_are_what_codes_scales_and_zero_points_stand_for(seed, rule, is_calibrated, width):
     rows, inputs = drawn(seed, 24, width)
-    errors = input_errors(inputs.T @ inputs) if is_calibrated else None
+    errors = input_errors(inputs.T @ inputs, len(inputs)) if is_calibrated else None
     nearest = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
     arrays = nearest if errors is None else calibrated_codes(rows, errors, rule)
     weight = QuantizedWeight("w", TorchTensor(torch.from_numpy(rows)), rule, lambda _: errors)
