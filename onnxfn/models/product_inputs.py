@@ -113,7 +113,7 @@ def _inner_states(experts: Any, expert: int, states: Any, chosen: Any) -> Any:
 
 
 def _moments(layers: Sequence[Any], keys: Sequence[Key], runs: Runs, counts: dict[Key, int]) -> Mapping[Key, Any]:
-    """The second moments of the inputs of matrices, and their `counts`. Layers that get the same tensor share theirs."""
+    """The second moments of the inputs of matrices, and their `counts`. Layers with the same tensor share theirs."""
     sums: dict[Key, Any] = dict.fromkeys(keys)
     counts |= dict.fromkeys(keys, 0)
     seen, last = set[Key](), list[tuple[Any, Any]]()

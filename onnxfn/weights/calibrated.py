@@ -20,7 +20,7 @@ CLIPPED = (0.0, 0.35, 0.7, 1.05)
 DAMPING, DAMPING_OF_FEW = 0.01, 0.3
 """What is added to the mean square of each input, in means of all: some inputs are nearly sums of others.
 
-The second number counts once for each input that there is for a token: moments of few tokens are those of no other text.
+The second number counts once for each input that there is for a token: moments of few tokens fit no other text.
 Errors of four products of SmolLM2 with another text, in those of the nearest codes, by tokens for each input:
 
     tokens          1/16          1/4           1             2.5

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.variants.text_references import TextTokens, reads_text, text_inputs, text_tokens
+from onnxfn.check.variants.text_references import TextTokens, reads_text, text_inputs, text_tokens, vocabulary
 from onnxfn.graphs.quantization.activations import quantize_activations, static_activations, unquantized_nodes
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
 from onnxfn.models.forward import torch_outputs
@@ -105,17 +105,23 @@ def _inputs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
     return [pictures(seed=seed) or dummies(part.spec, {}, seed=seed) for seed in range(1, RUNS + 1)]
 
 
-def calibration_tokens(source: Source) -> TextTokens:
-    """The tokens of the text of a source. InvalidSpec without a tokenizer."""
+def calibration_tokens(source: Source, plan: Plan) -> TextTokens:
+    """The tokens of the text of a source. InvalidSpec without a tokenizer, or if the model lacks one of them."""
     tokens = text_tokens(source.preprocessor, source.checkpoint, calibration_text(source.file))
     if tokens is None:
         raise InvalidSpec("calibrated weights need a tokenizer; pass it, preprocessor=..., or checkpoint=...")
+    known = vocabulary(plan)
+    if 0 < known <= tokens.largest:
+        raise InvalidSpec(
+            f"the tokenizer gives the token {tokens.largest} for the calibration text, and the model has the tokens 0 to "
+            f"{known - 1}; pass the tokenizer of this model, preprocessor=..., or a text without it, calibration=..."
+        )
     return tokens
 
 
 def _text_runs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
     """The inputs of each run of a part that reads the text of a source."""
-    tokens = calibration_tokens(source)
+    tokens = calibration_tokens(source, plan)
     starts = range(0, min(RUNS * RUN_TOKENS, len(tokens.ids)), RUN_TOKENS)
     pieces = (evolve(tokens, ids=tokens.ids[start : start + RUN_TOKENS]) for start in starts)
     return [text_inputs(model, part, plan, piece, RUN_TOKENS) for piece in pieces]

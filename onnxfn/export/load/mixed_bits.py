@@ -110,7 +110,7 @@ def _divergences(
     import torch
 
     scores = evolve(part, spec=evolve(part.spec, outputs=_logits(part)))
-    tokens = calibration_tokens(source)
+    tokens = calibration_tokens(source, plan)
     inputs = text_inputs(model, part, plan, evolve(tokens, ids=tokens.ids[-MEASURED:]), MEASURED)
 
     def log_probabilities(model: Any) -> Any:
