@@ -147,10 +147,7 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
 
 
 def _with_other_side(built: BuiltGraph, other: BuiltGraph, condition: Condition, part: Part) -> BuiltGraph:
-    """The graph of a part that is valid on one side of a condition, with another graph for the other side.
-
-    Its limits are those that neither side explains. Its conditions are true at the sizes of the part.
-    """
+    """The graph of a part with another graph for the other side of a condition; its limits, which neither explains."""
     sizes = known_sizes(part.spec, {})
     axes = {symbol: (name, axis) for name, of_input in part.inputs.items() for axis, symbol in of_input.items()}
     graph = merge_slots(insert_branches(built.model, other.model, condition, axes))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import lru_cache, partial
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 from onnxfn.weights.calibrated import InputErrors, input_errors
 
 MOST, BYTES = 3 << 27, 4
-"""Bytes of second moments that are in memory at once, and of one of them."""
+"""Bytes of second moments that a run gives, unless one matrix has more, and of one of them."""
 
 FEWEST = 1 / 16
 """The fewest tokens that calibrate an expert, for each of its inputs."""
@@ -25,6 +26,9 @@ Leave = Callable[[str, int], None]
 Key = tuple[int, int]
 """The identity of a weight, and the index of a matrix in it."""
 
+Matrices = Mapping[Key, tuple[int, Callable[[Sequence[Any]], Any]]]
+"""From a matrix to the number of its inputs, and a function that returns them from the arguments of its layer."""
+
 
 class Enough(BaseException):
     """Ends a run of a model: what is wanted of it is known."""
@@ -33,14 +37,10 @@ class Enough(BaseException):
 def product_inputs(
     model: Any, runs: Runs, most: int = MOST, leave: Leave = lambda *_: None
 ) -> Callable[[Any, int], InputErrors | None]:
-    """A function from a weight of a model and the index of a matrix in it to its `InputErrors`, or None without inputs.
-
-    A run also gives those of the layers after it: moments of at most `most` bytes, or of one matrix. The matrix of an
-    expert that too few tokens reach has none, and `leave` is called.
-    """
-    layers = [module for module in model.modules() if _is_linear(module) or _is_experts(module)]
-    widths = {key: size for layer in layers for key, size in _widths(layer).items()}
-    stacks = {id(weight): layer.is_transposed for layer in layers if _is_experts(layer) for weight in _stacks(layer)}
+    """A function from a weight and the index of a matrix in it to its `InputErrors`; None if too few tokens reach it."""
+    layers = {layer: of_layer for layer in model.modules() if (of_layer := _matrices(layer))}
+    widths = {key: width for of_layer in layers.values() for key, (width, _) in of_layer.items()}
+    stacks = {key[0]: layer.is_transposed for layer in layers for key in layers[layer] if hasattr(layer, "down_proj")}
     names = {id(weight): name for name, weight in model.named_parameters()}
     known, counts, errors = dict[Key, Any](), dict[Key, int](), lru_cache(1)(input_errors)
 
@@ -49,83 +49,65 @@ def product_inputs(
         if key in widths and key not in known:
             errors.cache_clear()
             known.clear()
-            after = list(widths.items())[list(widths).index(key) :]
-            fit = sum(size <= most for size in accumulate(BYTES * width * width for _, width in after))
-            known.update(_moments(layers, [each for each, _ in after[: fit or 1]], runs, counts))
-        if id(weight) in stacks and counts.get(key, 0) < FEWEST * widths[key]:
-            leave(names[id(weight)], index)
-            return None
-        moments = known.get(key)
-        return None if moments is None else errors(moments, counts[key], along_rows=stacks.get(id(weight), False))
+            keys = list(widths)[list(widths).index(key) :]
+            fit = sum(size <= most for size in accumulate(BYTES * widths[each] ** 2 for each in keys))
+            known.update(_moments(layers, keys[: fit or 1], runs, counts))
+        is_left = key[0] in stacks and counts.get(key, 0) < FEWEST * widths[key]
+        if is_left:
+            leave(names[key[0]], index)
+        moments = None if is_left else known.get(key)
+        return None if moments is None else errors(moments, counts[key], along_rows=stacks.get(key[0], False))
 
     return errors_of
 
 
-def _is_linear(module: Any) -> bool:
+def _matrices(layer: Any) -> Matrices:
+    """The matrices of a linear layer, or of a class of transformers that says how it stacks those of its experts."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
-    return isinstance(module, (torch.nn.Linear, Conv1D))
-
-
-def _is_experts(module: Any) -> bool:
-    """Whether the weights of a module are stacks with a matrix for each expert, as transformers says of its classes."""
-    return hasattr(module, "is_transposed") and hasattr(module, "has_gate") and hasattr(module, "down_proj")
-
-
-def _stacks(experts: Any) -> tuple[Any, Any]:
-    """The weights of the first and of the second products of experts."""
-    return experts.gate_up_proj if experts.has_gate else experts.up_proj, experts.down_proj
-
-
-def _widths(layer: Any) -> dict[Key, int]:
-    """The number of inputs of each matrix of a layer."""
-    if _is_linear(layer):
-        return {(id(layer.weight), 0): getattr(layer, "in_features", len(layer.weight))}  # Conv1D: [inputs, outputs]
+    if isinstance(layer, (torch.nn.Linear, Conv1D)):
+        width = getattr(layer, "in_features", len(layer.weight))  # Conv1D: [inputs, outputs]
+        return {(id(layer.weight), 0): (width, itemgetter(0))}
+    if not all(hasattr(layer, name) for name in ("is_transposed", "has_gate", "has_bias", "down_proj")):
+        return {}
+    ways = ((_first_stack(layer), _tokens), (layer.down_proj, partial(_inner_states, layer)))
     axis = -2 if layer.is_transposed else -1
-    return {(id(stack), index): stack.shape[axis] for stack in _stacks(layer) for index in range(len(stack))}
+    return {(id(of), at): (of.shape[axis], partial(inputs, at)) for of, inputs in ways for at in range(len(of))}
 
 
-def _reads(layer: Any, values: Sequence[Any]) -> Iterator[tuple[Key, Callable[[], Any]]]:
-    """The matrices of a layer that gets some values, each with a function that returns its inputs."""
-    if _is_linear(layer):
-        yield from [((id(layer.weight), 0), lambda: values[0])] if values else []
-        return
-    first, second = _stacks(layer)
-    for expert in range(len(first)):
-        yield (id(first), expert), partial(_tokens, expert, *values[:2])
-    for expert in range(len(second)):
-        yield (id(second), expert), partial(_inner_states, layer, expert, *values[:2])
+def _first_stack(experts: Any, ending: str = "") -> Any:
+    return getattr(experts, f"{'gate_up_proj' if experts.has_gate else 'up_proj'}{ending}")
 
 
-def _tokens(expert: int, states: Any, chosen: Any) -> Any:
-    """The states of the tokens that reach an expert. `chosen`: the indices of the experts of each token."""
+def _tokens(expert: int, values: Sequence[Any]) -> Any:
+    """The states of the tokens that reach an expert. `values`: all states, and the indices of the experts of each."""
+    states, chosen, *_ = values
     return states.reshape(-1, states.shape[-1])[(chosen.reshape(-1, chosen.shape[-1]) == expert).any(-1)]
 
 
-def _inner_states(experts: Any, expert: int, states: Any, chosen: Any) -> Any:
+def _inner_states(experts: Any, expert: int, values: Sequence[Any]) -> Any:
     """The inputs of the second product of an expert."""
-    matrix = _stacks(experts)[0].select(0, expert)
-    product = _tokens(expert, states, chosen) @ (matrix if experts.is_transposed else matrix.mT)
-    if experts.has_bias:
-        product = product + (experts.gate_up_proj_bias if experts.has_gate else experts.up_proj_bias).select(0, expert)
+    matrix = _first_stack(experts).select(0, expert)
+    product = _tokens(expert, values) @ (matrix if experts.is_transposed else matrix.mT)
+    product = product + _first_stack(experts, "_bias").select(0, expert) if experts.has_bias else product
     return experts._apply_gate(product) if experts.has_gate else experts.act_fn(product)
 
 
-def _moments(layers: Sequence[Any], keys: Sequence[Key], runs: Runs, counts: dict[Key, int]) -> Mapping[Key, Any]:
+def _moments(layers: Mapping[Any, Matrices], keys: Sequence[Key], runs: Runs, counts: dict[Key, int]) -> dict[Key, Any]:
     """The second moments of the inputs of matrices, and their `counts`. Layers with the same tensor share theirs."""
     sums: dict[Key, Any] = dict.fromkeys(keys)
     counts |= dict.fromkeys(keys, 0)
     seen, last = set[Key](), list[tuple[Any, Any]]()
 
     def note(layer: Any, arguments: Any, named: Mapping[str, Any]) -> None:
-        for key, inputs in _reads(layer, (*arguments, *named.values())):
+        for key, (_, inputs) in layers[layer].items():
             if key not in sums and len(seen) == len(sums):
                 raise Enough
             if key not in sums:
                 continue
             seen.add(key)
-            values = inputs()
+            values = inputs((*arguments, *named.values()))
             counts[key] += values[..., 0].numel()
             if not last or last[0][0] is not values:
                 rows = values.detach().reshape(-1, values.shape[-1]).float()

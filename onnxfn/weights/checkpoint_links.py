@@ -77,10 +77,7 @@ def file_entries(file: Path) -> Iterator[TensorEntry]:
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header of a safetensors file, and the offset of its data; ModelNotFound if it has no header.
-
-    The format is: the length of the header in 8 bytes (little-endian), the header in JSON, the data.
-    """
+    """The header of a safetensors file, after its length in 8 bytes, and where data begins. ModelNotFound if none."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         text = file.read(min(length, MAX_HEADER_BYTES))

@@ -20,11 +20,7 @@ PERIOD = 0.05
 
 
 def watched(function: Callable[[], Any], tick: Tick, stop: Callable[[], None]) -> Any:
-    """The result of a function in another thread; meanwhile this thread calls `tick`.
-
-    If `tick` raises, `stop` is called. The end of the function is not awaited, because ONNX Runtime may take seconds to
-    stop. Its result is then dropped.
-    """
+    """The result of a function in another thread; this one calls `tick`. If that raises, `stop` is called."""
     stopped = Event()
 
     def result_if_wanted() -> Any:
@@ -108,10 +104,7 @@ def lazy_tensor(
 
 
 def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
-    """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
-
-    A chunk is a view of the tensor's memory where that is contiguous, or a part of a `lazy_tensor`.
-    """
+    """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes; mostly views."""
     if PARTS in getattr(tensor, "meta", {}):
         parts = tensor.meta[PARTS]()
     elif (array := viewed_array(tensor)) is not None:
@@ -156,10 +149,7 @@ def element_view(tensor: Any) -> tuple[Any, Any]:
 
 
 def viewed_array(tensor: Any) -> Any:
-    """A numpy array that views the memory of an `onnx_ir` tensor; None if it is lazy or has parts of bytes as elements.
-
-    The dtype of the array may differ from the tensor's; its elements have the same size.
-    """
+    """The memory of an `onnx_ir` tensor, as elements of its size; None if it is lazy or has parts of bytes."""
     if PARTS in getattr(tensor, "meta", {}):
         return None
     raw: Any = getattr(tensor, "raw", None)
@@ -192,10 +182,7 @@ def _contiguous_chunks(array: Any, size: int) -> Iterator[Any]:
 def prefetched(
     function: Callable[[Any], Any], items: Iterable[Any], most: int, threads: int = 1, tick: Tick = no_tick
 ) -> Iterator[Iterator[Any]]:
-    """`map(function, items)` within a context, computed by other threads, up to `most` results ahead of the caller.
-
-    On exit, calls that have not begun are cancelled. `tick` is called while the caller waits for a result.
-    """
+    """`map(function, items)` in a context, by other threads, up to `most` results ahead of the caller, who ticks."""
     rest = iter(items)
     with ThreadPoolExecutor(threads) as pool:
         futures = deque(pool.submit(function, item) for item in islice(rest, most))

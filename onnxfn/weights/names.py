@@ -39,10 +39,7 @@ def name_fault(name: Any, folder: Path) -> str | None:
 
 
 def file_fault(file: Path, folder: Path) -> str | None:
-    """Why a file in a folder is not opened; None for a file or a folder inside, or for none.
-
-    Its links may lead to other files of the folder, and to the blobs of the same repository in the cache of the hub.
-    """
+    """Why a file in a folder is not opened; None for a file or a folder inside, or for none. Blobs of the hub are."""
     target, root = Path(os.path.realpath(file)), Path(os.path.realpath(folder))
     snapshots = next((parent for parent in root.parents if parent.name == SNAPSHOTS), root)
     repository = snapshots.parent

@@ -130,11 +130,7 @@ def _role_chunks(weight: QuantizedWeight, computed: Parameters, role: Role, dtyp
 
 
 def _empty_parameters(weight: QuantizedWeight, role: Role) -> Any:
-    """An array for all scales or all zero points of a weight.
-
-    Without it, small arrays would live until the end between the large arrays of each step. The memory of the large
-    ones, up to the size of the weight in float32, could not be used again.
-    """
+    """An array for all scales or zero points of a weight: small arrays would lie in the memory of the large ones."""
     rule, shape = weight.rule, tuple(weight.tensor.shape)
     if rule.kind not in INTEGERS:
         shape = (prod(shape) // shape[-1], shape[-1])

@@ -99,11 +99,7 @@ def counterpart(
     used: Container[str | None],
     each: MatchedTensor,
 ) -> TensorPair:
-    """A tensor without an equal value, and its counterpart in the graph.
-
-    For the result of a leaf it is the first value that depends on all weights of the leaf; for any other tensor, the
-    closest possible value. A value that equals another tensor (`used`) is not a counterpart.
-    """
+    """A tensor without an equal value, with the first value that depends on all weights of its leaf, or the closest."""
     tensor, own = each.tensor, each.weights
 
     def may_stand(name: str, array: Array) -> bool:
@@ -130,10 +126,7 @@ def rows_by_size(arrays: Mapping[str, Array]) -> Rows:
 def closest_value(
     array: Array, rows: Rows, select: Select, is_allowed: Callable[[str], bool] = bool
 ) -> tuple[str | None, float]:
-    """The name of the allowed value that is closest to an array, and their largest difference; None if none fits.
-
-    Values with as many elements fit, whatever their shape: a graph may have them flat.
-    """
+    """The allowed value with as many elements that is closest to an array, and their largest difference, if any."""
     names, matrix = rows.get(array.size, ((), np.zeros((0, array.size))))
     allowed = [index for index, name in enumerate(names) if is_allowed(name)]
     if not allowed:

@@ -29,10 +29,7 @@ SWAPPED = (1, 0)
 
 @frozen
 class Matrix:
-    """The initializer that a product reads. The product sums over the axis of the rows.
-
-    `is_transposed`: the columns are the first axis of the initializer. `dtype`: a number of ONNX.
-    """
+    """The initializer that a product reads, summed over the axis of its rows: the second if it `is_transposed`."""
 
     name: str
     rows: int
@@ -52,10 +49,7 @@ def large_matrices(nodes: Sequence[Any], initializers: Mapping[str, Any], large:
 def products_by_columns(
     nodes: Sequence[Any], initializers: Mapping[str, Any], large: int = LARGE, block: int = BLOCK
 ) -> tuple[list[Any], list[Any]]:
-    """Nodes with products by blocks of columns in place of those with large matrices, and their constants.
-
-    A block has at most `block` elements, or one column. A Transpose that only these products read is left out.
-    """
+    """Nodes with products by blocks of columns, of at most `block` elements, for large ones, and their constants."""
     matrices = large_matrices(nodes, initializers, large)
     unread = matrices.keys() - {name for node in nodes if not _reads(node, matrices) for name in read_names(node)}
     constants: dict[str, Any] = {}

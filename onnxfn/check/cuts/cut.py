@@ -270,10 +270,7 @@ def layer_paths(model: Any, weights: Collection[str]) -> tuple[str, ...]:
 
 
 def fits_shapes(graph: Any, shapes: Iterable[tuple[int, ...]], sizes: Mapping[str, int]) -> Fits:
-    """Whether a value of a graph may have the shape of the hidden states before a layer, or after the last one.
-
-    `shapes` and `sizes`: those of the hidden states and of the symbols in a case, as far as they are known.
-    """
+    """Whether a value of a graph may have the shape of the hidden states before a layer, or after the last one."""
     axes = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
     expected = tuple(shapes)
 

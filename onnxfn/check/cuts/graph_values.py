@@ -24,10 +24,7 @@ NONE: Weights = frozenset()
 
 @frozen(eq=False)
 class GraphValues:
-    """The floating-point values of a graph in one run, as float32; inputs first, then in the order of the nodes.
-
-    `weights`: from the name of a value to the names of the initializers that it is computed from.
-    """
+    """The float values of a graph in a run, inputs first, and the `weights` that each is computed from, by its name."""
 
     arrays: Mapping[str, Array]
     weights: Mapping[str, Weights]

@@ -38,10 +38,7 @@ class WrittenGraph:
 
 
 def written_graph(file: Path, content: bytes | None = None) -> WrittenGraph:
-    """The graph of an ONNX file, or of `content` in its place; only small weights are read.
-
-    Types that the file does not state are inferred. CheckFailed if one cannot be.
-    """
+    """The graph of an ONNX file, or of `content` in its place, with inferred types. CheckFailed if one cannot be."""
     import onnx
 
     model = onnx.ModelProto.FromString(content or with_weights_in_place(file, IN_PLACE_BYTES))

@@ -248,11 +248,7 @@ def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def text_comparison(
     spec: PlannedSpec, texts: Array, logits: Array, *, exact: ExactArray, case: str, start: int
 ) -> Comparison:
-    """Compares the tokens of texts, from `start` on, with the choices by PyTorch's logits.
-
-    A text agrees if, at each step, the logit of its token is at most twice the allowed error of a logit below that of
-    PyTorch's choice. Then rounding may have decided between the two tokens.
-    """
+    """Compares the tokens of texts, from `start` on, with PyTorch's choices; twice the allowed error may part them."""
     dtype = spec.target.float_dtype or "float32"
     ordinary = np.abs(logits) < precision_of(dtype).largest_ordinary
     scale = Scale.of(logits[ordinary].astype(np.float64), precision_of(dtype))

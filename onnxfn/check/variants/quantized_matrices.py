@@ -46,10 +46,7 @@ Index = slice | Array
 
 @frozen(eq=False)
 class Tensor:
-    """A tensor of a file, whose bytes stay there until some of its rows are read.
-
-    `rows`: from their number and an `Index`, or a pair of them for rows and columns, to these rows.
-    """
+    """A tensor of a file; `rows`: from their number and an `Index`, or a pair of them, to these rows, then read."""
 
     dtype: Any
     shape: tuple[int, ...]

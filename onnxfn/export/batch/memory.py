@@ -32,10 +32,7 @@ UNKNOWN_BYTES = sys.maxsize
 
 @frozen
 class StoredWeights:
-    """The weights of a checkpoint: their bytes in memory, all elements, and those of the largest weight.
-
-    The bytes are those of the files if they are mapped, else of all weights in float32: a library copies them.
-    """
+    """The weights of a checkpoint: bytes in memory (of float32 if copied), elements, and the largest one."""
 
     bytes: int = 0
     elements: int = 0
@@ -65,10 +62,7 @@ def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
 
 
 def memory_need(stored: StoredWeights | None, check: str) -> int:
-    """The bytes of memory that an export to float32 needs at most, for its weights, if known, and its check.
-
-    Pages of mapped files count: an export reads them again if another one drives them out.
-    """
+    """The bytes of memory, mapped files too, that an export to float32 needs at most for its weights and check."""
     if stored is None:
         return UNKNOWN_BYTES
     converted = {"whole": stored.elements, "sections": stored.largest}

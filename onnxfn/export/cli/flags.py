@@ -36,10 +36,7 @@ def say(content: Any, *, err: bool = False) -> None:
 
 @contextmanager
 def one_line_errors(*, debug: bool) -> Iterator[None]:
-    """Prints an error as one line on the error stream, its notes as lines after it, and exits with code 1.
-
-    The traceback of an unexpected error is in a temporary file, which the line names; with `debug` before the line.
-    """
+    """Prints an error as one line, an unexpected one with the file of its traceback, its notes, and exits with 1."""
     try:
         yield
     # typer turns these into an exit code. A broken pipe is a reader, such as `head`, that stopped.

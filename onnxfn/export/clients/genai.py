@@ -329,11 +329,7 @@ def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tupl
 
 
 def merging_graph(table: Any, placeholder: int) -> Any:
-    """The graph of a table of embeddings that also takes `image_features`, `[rows, width]`, in place of a token.
-
-    A placeholder token without a row keeps its own embedding: the runtime gives no rows after the prompt, and the model
-    may write the token.
-    """
+    """The graph of a table of embeddings that also takes `image_features`; a placeholder without a row stays."""
     from onnx import TensorProto, helper, numpy_helper
 
     merging = type(table)()

@@ -112,10 +112,7 @@ TABLES = (
 
 
 def processed_arguments(model: Any) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The parameters of a model's `forward`, and those of them that its processors give.
-
-    A mask of an image or its size is given wherever `forward` has it. The classes of processors are asked: they differ.
-    """
+    """The parameters of a model's `forward`, and those of them that its classes of processors give, or image masks."""
     config = config_of(model)
     if not hasattr(config, "model_type"):
         return (), frozenset()

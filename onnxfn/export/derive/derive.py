@@ -152,10 +152,7 @@ def _takes_cache(model: Any) -> bool:
 
 
 def _has_head(spec: ExportSpec, runs: Sequence[Run], task: str) -> bool:
-    """Whether a spec with a cache is for the head of a model that ran, by its task and its outputs.
-
-    For feature-extraction, transformers lists classes that return logits alone where a type has no other class.
-    """
+    """Whether a spec with a cache is for the head of a model that ran, by its task and its outputs."""
     if task not in task_names(spec):
         return task not in listed_tasks(spec.name or "")
     returned = {output.name for output in outputs_spec(runs).outputs}
@@ -215,10 +212,7 @@ CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_c
 
 
 def masked_by_eager(model: Any) -> ExportSpec:
-    """The attention `eager` for a model that relies on a causal mask while its layers have `is_causal=False`.
-
-    With sdpa, transformers leaves that mask out when no text has padding; no graph can be causal only with padding.
-    """
+    """The attention `eager` for a causal mask over layers with `is_causal=False`: sdpa drops it without padding."""
     is_causal: dict[str, set[bool]] = {}
     for module in model.modules():
         if isinstance(getattr(module, "is_causal", None), bool):

@@ -153,10 +153,7 @@ SERIES = compose(
 
 
 def _grid_forms(*axes: str) -> Forms:
-    """Images and videos, then images alone: some models take each frame of a video as an image.
-
-    All patches are in one row, 60 to 132 of one to three images. `grid_thw` has the frames, height and width of each.
-    """
+    """Images and videos, then images alone: patches in a row, and `grid_thw` with frames, height and width of each."""
     words, names = " ".join(("num_patches", *axes)), ("hidden_states", "pixel_values")
     inputs = compose(
         *(takes(name, words, "normal", kind="float") for name in names),
@@ -262,10 +259,7 @@ def _ids_with_image(token: str, count: int | Getter) -> ExportSpec:
 
 
 def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSpec:
-    """An image or a video, like `frames`, for each text, and the same text in the tokens of a Q-Former.
-
-    The product of `factors` is the number of placeholders.
-    """
+    """An image or a video for each text, and the text in tokens of a Q-Former; `factors` give the placeholders."""
     return compose(
         text_inputs,
         frames,

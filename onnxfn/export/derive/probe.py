@@ -41,10 +41,7 @@ INPUT_REFUSALS = (
 
 @frozen
 class Run:
-    """One run of a model: the size of each symbol, and the shapes and kinds of the results by their paths.
-
-    A kind is None for a dtype that no graph has.
-    """
+    """One run of a model: the size of each symbol, and the shapes and kinds (None: no graph has it) of results."""
 
     sizes: Mapping[str, int]
     shapes: Mapping[Path, tuple[int, ...]]
@@ -110,10 +107,7 @@ def accepted(
 
 
 def outputs_spec(runs: Sequence[Run], taken: Sequence[str] = ()) -> ExportSpec:
-    """A spec of the outputs that all runs have in common. An axis has the symbol of the inputs that it always equals.
-
-    A single tensor without a name is `output`. An output whose name is `taken` by an input has `output_` before it.
-    """
+    """A spec of the outputs that all runs have, with the symbols of inputs. A single one without a name is `output`."""
     first = runs[0]
     common = [path for path in first.shapes if len({len(each.shapes.get(path, ())) for each in runs}) == 1]
     names = ["output" if common == [(0,)] else onnx_name(path) for path in common]

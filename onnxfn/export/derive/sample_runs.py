@@ -62,10 +62,7 @@ def with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
 def accepted_sizes(
     model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
 ) -> tuple[ExportSpec, Generators, Runs]:
-    """The spec, its generators and the runs, at sizes that differ from axis to axis if the module runs at these.
-
-    Torch would take two axes for one if a module compares them. Otherwise the spec has the limits of its sizes.
-    """
+    """The spec, its generators and the runs, at sizes that differ from axis to axis, or with limits of sizes."""
     apart, sizes = dict[str, int](), known_sizes(resolved(base, {}), {})
     for name, size in sizes.items():
         apart[name] = next(other for other in count(size) if other not in apart.values())
@@ -162,11 +159,7 @@ def at_sizes(spec: ExportSpec, sizes: Mapping[str, int], several: Mapping[str, i
 
 
 def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
-    """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
-
-    An axis that the trace fixes, or that equals one of an input within limits, has the word of the runs. No trace is
-    needed if outputs have the axes of the spec at far sizes. `run`: at near sizes.
-    """
+    """The spec with the axes of outputs in a trace, if that is needed; a size without a formula has its own symbol."""
     part, traced = Part("model", resolved(spec, {})), tuple[tuple[str, ...], ...]()
     far, after = _far_run(model, part)
     if _is_right_far_away(spec, run, far, after):

@@ -277,10 +277,7 @@ def _names(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _part(model: Any, calls: Calls, results: int) -> Watched:
-    """The sample, the largest call, and the axes from the calls of a method with the same tensors.
-
-    A number that changed is a tensor, or the size of an axis.
-    """
+    """The sample, the largest call, and the axes from calls with the same tensors; a number that changed is in both."""
     import torch
 
     numbers = [[_numbers(each) for each in every] for every in calls.values()]

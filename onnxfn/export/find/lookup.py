@@ -326,10 +326,7 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
 
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
-    """The spec of a task with the same class as a task of the row; None if there is no such task.
-
-    The task of the row must have a single file, except for feature-extraction, whose AutoModel may load a head too.
-    """
+    """The spec of a task with the same class as a task of the row that has a single file; None without one."""
     classes = listed_classes(row.name or "", task)
     for overlay in row.tasks:
         is_same = loaded_classes(row.name or "", overlay.spec.call.loader) == classes

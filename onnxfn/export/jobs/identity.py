@@ -29,10 +29,7 @@ TEXT_BYTES = 2**20
 
 
 def job_digest(job: ExportRequest, source: Path) -> str:
-    """A digest of a checkpoint's folder or file, the job and the versions of packages: the same files, the same digest.
-
-    Large files are not read: one that was touched counts as changed. A download without weights is known by its commit.
-    """
+    """A digest of a checkpoint, the job and the versions of packages. A large file that was touched is another."""
     options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
     spec, build = None if job.spec is None else digest(job.spec), build_of(job)
     facts = [json.dumps(options, sort_keys=True, default=str), str(spec)]

@@ -113,7 +113,7 @@ def calibration_tokens(source: Source, plan: Plan) -> TextTokens:
     known = vocabulary(plan)
     if 0 < known <= tokens.largest:
         raise InvalidSpec(
-            f"the tokenizer gives the token {tokens.largest} for the calibration text, and the model has the tokens 0 to "
+            f"the tokenizer gives the token {tokens.largest} for the calibration text; the model has the tokens 0 to "
             f"{known - 1}; pass the tokenizer of this model, preprocessor=..., or a text without it, calibration=..."
         )
     return tokens

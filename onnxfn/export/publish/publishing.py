@@ -18,11 +18,7 @@ from onnxfn.weights.side_files import WRITTEN_FILES, side_files
 
 
 def stale_files(destination: Destination, published: Collection[Path]) -> tuple[Path, ...]:
-    """The files of earlier exports at a destination that are unused after an export of the `published` files.
-
-    These are ONNX files of onnxfn, in the folders of all layouts; the external data of these and of replaced ones; the
-    report, and side files that are unchanged since it. Other ONNX files and the files of a checkpoint are not unused.
-    """
+    """The graphs of onnxfn, their data and unchanged side files at a destination that are unused after an export."""
     if destination.is_file:
         return tuple(_stale_in(destination.folder, published, all_graphs=False))
     folders = sorted({destination.folder / layout.subfolder for layout in LAYOUTS.values()})

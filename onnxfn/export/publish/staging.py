@@ -33,20 +33,14 @@ from onnxfn.weights.names import read_regular
 
 @frozen(eq=False)
 class PrivateFolder:
-    """A folder for temporary files, deleted when nothing refers to this record any more, at the latest at exit.
-
-    A `ModelProto` in memory would not do: protobuf ends at 2 GiB, and ONNX Runtime maps external data from files.
-    """
+    """A folder for temporary files, deleted when nothing refers to this record any more, at the latest at exit."""
 
     path: Path
 
 
 @contextmanager
 def export_target(path: Any) -> Iterator[tuple[Path, PrivateFolder | None]]:
-    """The path that an export writes to, and the temporary folder that its result owns, or None.
-
-    For None it is a new temporary folder, for a file object a file in one. The folder is deleted if the export fails.
-    """
+    """The path that an export writes to, a file for a file object, and the temporary folder of its result, or None."""
     if isinstance(path, str | os.PathLike):
         yield Path(path), None
         return
@@ -155,10 +149,7 @@ LOCK_FILE = "lock"
 
 @contextmanager
 def staging_folder(destination: Destination) -> Iterator[Path]:
-    """An empty folder on the file system of a destination, which need not exist; it is deleted at the end in any case.
-
-    It lies next to the destination's folder if a rename can reach that, else in it, as for a mount point.
-    """
+    """An empty folder, deleted at the end, next to the folder of a destination if a rename reaches that, else in it."""
     folder = destination.folder.resolve()
     clean_up(folder)
     root, descriptor = _create(destination, folder)

@@ -37,10 +37,7 @@ def uploaded_files(folder: Path) -> list[Path]:
 
 
 def uploaded(folder: Path, repository: str, *, private: bool = False) -> str:
-    """Uploads an export to a repository on the hub, created if it does not exist; returns the address of the commit.
-
-    What else lies in the folder may be private. The client of the hub raises its own errors.
-    """
+    """Uploads the files of an export, and no others, to a repository on the hub; returns the address of the commit."""
     from huggingface_hub import HfApi
 
     api = HfApi()

@@ -44,10 +44,7 @@ GPTQ_V2 = "gptq_v2"
 
 @frozen
 class Packing:
-    """The storage of integers, zero points and scales in a format, and the bits of an integer.
-
-    The values of rows are rows by columns; their zero points and scales, rows by groups.
-    """
+    """The storage of integers, `[rows, columns]`, of zero points and scales, `[rows, groups]`, and the bits."""
 
     bits: Callable[[Parts, Settings], int]
     values: Rows
@@ -97,10 +94,7 @@ def float_rows(packing: Packing, parts: Parts, settings: Settings, start: int, s
 
 
 def _gptq_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
-    """The stored zero points; in the first format plus one, modulo `2**bits`.
-
-    As AutoGPTQ computes, `nn_modules/qlinear/qlinear_cuda_old.py`: `scales * (weight - zeros)`.
-    """
+    """The stored zero points; in the first format plus one, modulo `2**bits` (AutoGPTQ, `qlinear_cuda_old.py`)."""
     zeros = unpacked_part(parts[".qzeros"], settings["bits"], 1, start, stop).T
     if settings.get("checkpoint_format") == GPTQ_V2:
         return zeros
@@ -149,10 +143,7 @@ def _packed_bits(parts: Parts, settings: Settings) -> int:
 
 
 def _packed_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
-    """The zero points; half of the range if none are stored, because integers are stored plus that.
-
-    As compressed-tensors does: `compressors/quantized_compressors/pack_quantized.py`.
-    """
+    """The zero points; half of the range if none are stored (compressed-tensors, `pack_quantized.py`)."""
     bits, stored = _packed_bits(parts, settings), parts.get(".weight_zero_point")
     if stored is None:
         return np.full(parts[".weight_scale"][start:stop].shape, 2 ** (bits - 1), np.uint8)
