@@ -37,7 +37,7 @@ class Enough(BaseException):
 def product_inputs(
     model: Any, runs: Runs, most: int = MOST, leave: Leave = lambda *_: None
 ) -> Callable[[Any, int], InputErrors | None]:
-    """A function from a weight and the index of a matrix in it to its `InputErrors`; None if too few tokens reach it."""
+    """A function from a weight and the index of a matrix there to its `InputErrors`; None if few tokens reach it."""
     layers = {layer: of_layer for layer in model.modules() if (of_layer := _matrices(layer))}
     widths = {key: width for of_layer in layers.values() for key, (width, _) in of_layer.items()}
     stacks = {key[0]: layer.is_transposed for layer in layers for key in layers[layer] if hasattr(layer, "down_proj")}

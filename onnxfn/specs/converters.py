@@ -128,9 +128,6 @@ def _child(tree: Any, step: str | int, path: Path) -> Any:
 
 
 def at_path(path: str) -> Any:
-    """The object named by `package.module` or `package.module:name`. Only this call imports the module.
-
-    The result is not kept: while a model is traced, a patch may stand there.
-    """
+    """The object named by `package.module` or `package.module:name`, of now: a patch may stand there in a trace."""
     module, _, name = path.partition(":")
     return attrgetter(name)(import_module(module)) if name else import_module(module)

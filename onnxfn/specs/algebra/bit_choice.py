@@ -16,10 +16,7 @@ from onnxfn.specs.quantization import Within
 
 @frozen
 class Storage:
-    """A way to store a weight: its bits, its bytes, and the KL divergence of a model with this weight stored so.
-
-    The bits are None if it stays as floats.
-    """
+    """A way to store a weight: its bits, None for floats, its bytes, and the KL divergence of a model with it."""
 
     bits: int | None
     bytes: int

@@ -135,11 +135,7 @@ def config_of(model: Any) -> Any:
 
 
 def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
-    """The value that a configuration has for a source: a name, a dotted path, a formula, or a getter.
-
-    A name of the normalizer is replaced by its source, also inside a formula. A name inside its own source is a key of
-    the configuration. MissingValue if the configuration has no such value; UnknownName if `GETTERS` lacks a getter.
-    """
+    """The value of a source, of which names of the normalizer are replaced by theirs. MissingValue or UnknownName."""
     if config is UNKNOWN:
         return _value_without_config(source)
     return _source_value({read.name: read.source for read in normalizer.reads}, config, source)
@@ -154,10 +150,7 @@ def value_or(normalizer: Normalizer, config: Snapshot, source: Source, default: 
 
 
 def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -> bool:
-    """Whether the value of a condition is true. No condition (None) always holds; a missing value is false.
-
-    MissingValue if the configuration is UNKNOWN.
-    """
+    """Whether a condition is true: None is, a missing value is not. MissingValue if the configuration is UNKNOWN."""
     read = read_config if config is UNKNOWN else partial(value_or, default=False)
     return condition is None or bool(read(normalizer, config, condition))
 
