@@ -25,10 +25,7 @@ SPEC = image_spec(gives("best", "batch_size _ _", path=("best",)), gives("scores
 
 
 class Picker(torch.nn.Module):
-    """The features of the 20 positions with the best scores. The weights of scores are `weight` times random ones.
-
-    With `sorts`, they are sorted by values that are all equal.
-    """
+    """The features of the 20 best positions by `weight` times random scores; it `sorts` them by equal values."""
 
     def __init__(self, weight, *, sorts=False):
         super().__init__()
@@ -142,10 +139,7 @@ COMPARISONS = [
 
 
 class Masker(torch.nn.Module):
-    """Features where a mask is above 1. The mask is 1 everywhere but for rounding, plus `weight` times random values.
-
-    The answer at a threshold is then a matter of rounding at each position if `weight` is 0.
-    """
+    """Features where a mask, 1 but for rounding plus `weight` times random values, is above 1."""
 
     def __init__(self, weight, compare=COMPARISONS[0]):
         super().__init__()

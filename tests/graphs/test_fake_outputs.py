@@ -108,10 +108,7 @@ SIZES = ((2, 12, 16, 5), (3, 7, 9, 4), (2, 30, 5, 11), (5, 8, 8, 8))
 
 
 def layouts(inputs, context):
-    """The dtype, the sizes and the strides of each tensor of a trace, at each of `SIZES`.
-
-    The stride of an axis of size 1 means nothing.
-    """
+    """Dtype, sizes and strides of each tensor of a trace, at each of `SIZES`; those of axes of size 1 mean nothing."""
     with torch.no_grad(), context:
         program = torch.export.export(Model().eval(), inputs, dynamic_shapes=DYNAMIC_SHAPES, strict=False)
     nodes = [node for node in program.graph.nodes if node.op in ("placeholder", "call_function")]

@@ -30,11 +30,7 @@ def dynamic_axes(values):
 
 
 def assert_axis_sizes(result):
-    """Asserts that each dynamic axis of an output has the size of its symbol (`sequence_length // 2`) in each case.
-
-    Symbols with a name that no input has are not checked, such as the length of speech; nor are long texts, which the
-    check shortens. Returns the result.
-    """
+    """Asserts that dynamic axes of outputs have the size of symbols of inputs, but for long texts."""
     for part in result.plan.parts:
         shapes = {
             difference.output: difference.shapes

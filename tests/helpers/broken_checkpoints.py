@@ -24,13 +24,7 @@ Break = Callable[[Path], Any]
 
 @frozen
 class Broken:
-    """A broken checkpoint.
-
-    Attributes:
-        damage: Breaks a copy of the base.
-        message: A part of the error. "" if it is exported although it is odd.
-        base: The checkpoint that is broken: `bert`, `llama` (in two files with an index), `pickled`.
-    """
+    """How a copy of a base (`bert`, `llama`, `pickled`) is damaged, and a part of the error, "" if it is exported."""
 
     damage: Break
     message: str

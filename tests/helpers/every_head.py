@@ -135,10 +135,7 @@ def tiny_model(model_type: str, task: str) -> Any:
 
 
 def own_config(kind: Any, configuration: Any) -> Any:
-    """The configuration that a class takes: the one inside a configuration that has its type, or this one itself.
-
-    transformers lists the class of the text decoder of a model of several modalities for the type of the model.
-    """
+    """The configuration that a class takes: the one inside a configuration that has its type, or this one itself."""
     wanted = getattr(kind, "config_class", None)
     if wanted is None or isinstance(configuration, wanted):
         return configuration

@@ -45,10 +45,7 @@ SPEAKS = "MODEL_FOR_TEXT_TO_WAVEFORM"
 
 
 def pairs() -> tuple[tuple[str, str], ...]:
-    """The model types and tasks: sight for the first table, hearing for those whose classes hear and write texts.
-
-    Those that do both are tried with both towers too, and those that draw with all their parts.
-    """
+    """The model types and tasks: sight, hearing for those whose classes hear and write texts, or both, or all parts."""
     sight = auto_tables()["MODEL_FOR_IMAGE_TEXT_TO_TEXT"].classes
     listed = dict.fromkeys(
         model_type for table in TABLES["audio-text-to-text"] for model_type in auto_tables()[table].classes

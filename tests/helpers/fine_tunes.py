@@ -34,10 +34,7 @@ def save_llamas(folder, number):
 
 
 def save_bert_of_a_gigabyte(folder):
-    """Saves a BERT of zeros whose weights take 1.2 GB once they are in float32, in a file that takes no disk.
-
-    One table has 16 bits and the rest has 32, so transformers copies all weights into memory.
-    """
+    """Saves a BERT of zeros in a file that takes no disk; its weights, of 16 and of 32 bits, take 1.2 GB in float32."""
     config = BertConfig(**{**SIZES, "hidden_size": 768, "vocab_size": 400_000})
     config.architectures = ["BertModel"]
     config.save_pretrained(folder)

@@ -75,10 +75,7 @@ def is_refused(file: Path) -> bool:
 
 
 def state(folder: Path, states: dict[str, dict[str, bytes] | None]) -> str:
-    """The name of the state that a folder is in.
-
-    `incomplete`: it lacks files of a state and has no files of another, and no reader opens a graph in it.
-    """
+    """The state that a folder is in; `incomplete`: it has files of no other, lacks some, and no reader opens it."""
     now = published(folder)
     for name, files in states.items():
         if now == files:
@@ -133,10 +130,7 @@ def create_inside(parent: Path, folder: Path) -> tuple[Path, int]:
 def trial(
     folder: Path, way: str, run: Run, kill: Callable[[int], None], before: Callable[[], None]
 ) -> tuple[bool, str, str, list[str]]:
-    """Kills an export, then runs the next one.
-
-    Returns whether it was killed, the state then, the state after the next export, and what else that left.
-    """
+    """Kills an export, then runs the next; whether it was killed, the state before and after, and what else is left."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     out = folder / ("model.onnx" if way == "file" else "out")

@@ -62,10 +62,7 @@ def prime_above(number: float) -> int:
 
 
 def other_sizes(part: onnxfn.Part) -> dict[str, dict[str, int]]:
-    """The name of each case, and its sizes.
-
-    Height and width of an image are different primes. In one case they are odd multiples: some models take no other.
-    """
+    """The name of each case, and its sizes; height and width are different primes, or odd multiples in one case."""
     spec = part.spec
     free = {name for input_ in spec.inputs for name in names(input_.axes)} - {spec.batch, *fixed_sizes(spec)}
     known = {name: size for name, size in known_sizes(spec, {}).items() if name in free - past_lengths(spec).keys()}
@@ -111,10 +108,7 @@ def with_cases(part: onnxfn.Part, cases: tuple[onnxfn.Case, ...]) -> onnxfn.Part
 
 
 def tried(spec: onnxfn.ExportSpec, model: Any, folder: Path, **options: Any) -> str:
-    """The line of a model: how far its files are from PyTorch at other sizes, and how many cases there are.
-
-    Raises CheckFailed if a file differs.
-    """
+    """The line of a model: how far its files are from PyTorch at other sizes, in how many cases. Or CheckFailed."""
     result = onnxfn.export(spec, model, folder, check=False, **options)
     copied, worst, count = model_copy(model).eval(), 0.0, 0
     for part in result.plan.parts:

@@ -213,10 +213,7 @@ def today() -> str:
 
 
 def timed(call: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, float]:
-    """What a call returns, and the seconds of the processor that it takes: other processes change them little.
-
-    What earlier exports left in memory is collected before: else that would count, too.
-    """
+    """What a call returns, and the seconds of the processor that it takes, after a collection of earlier garbage."""
     gc.collect()
     start = time.process_time()
     return call(*arguments, **named), time.process_time() - start

@@ -236,10 +236,7 @@ def wide_answers(name: str, part_name: str) -> tuple[list[np.ndarray], ...]:
 
 @cache
 def relative_roundings(name: str, part_name: str) -> tuple[float, ...]:
-    """PyTorch's own rounding of each output, relative to its largest element: the largest in a wide case.
-
-    In a single case an output of few elements may have hardly an error, by luck.
-    """
+    """PyTorch's own rounding of each output, relative to its largest element: the largest in a wide case."""
     part = part_of(subject(name), part_name)
     ratios = [
         [

@@ -34,10 +34,7 @@ def model(model_type: str, loader: str) -> Any:
 
 
 def outputs_with_statistics(model: Any, spec: Any) -> dict[str, Any]:
-    """The outputs of a model for its dummy inputs, by name; norms over batches take the statistics of these inputs.
-
-    The tensors of a cache are left out, and types of `NOT_MEASURED` are run as they are.
-    """
+    """The outputs of a model for its dummies, by name, without caches; norms take the statistics of these."""
     import torch
 
     import onnxfn
@@ -61,10 +58,7 @@ def least_variation(outputs: Mapping[str, Any]) -> float:
 
 
 def variation(output: Any) -> float:
-    """The standard deviation of a tensor, divided by its largest element; 0 if its elements vanish.
-
-    A fault does not show in an output that does not vary.
-    """
+    """The standard deviation of a tensor, divided by its largest element: without it no fault shows."""
     elements = output.detach().double().flatten()
     largest = float(elements.abs().max())
     return float(elements.std(correction=0)) / largest if largest > VANISHED else 0.0

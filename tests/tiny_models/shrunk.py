@@ -132,10 +132,7 @@ def kind(model_type: str, name: str) -> Any:
 
 
 def model(model_type: str, name: str, change: Callable[[Any], Any] = lambda config: config, **overrides: Any) -> Any:
-    """A model of this class of transformers with a small configuration: uneven weights, a fixed seed.
-
-    `change` edits the configuration.
-    """
+    """A model of this class of transformers with a small configuration: uneven weights, a fixed seed."""
     import torch
 
     with torch.random.fork_rng():

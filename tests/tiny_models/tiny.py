@@ -93,10 +93,7 @@ def _layer_types(told: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _norm(model: Any, shape: list[int], bias: float) -> None:
-    """Norms over batches get this bias, and the statistics of noise of this shape.
-
-    Without statistics, what a deep net says is a constant.
-    """
+    """Norms over batches get this bias, and the statistics of noise of this shape: else deep nets say a constant."""
     import torch
 
     for norm in batch_norms(model) if bias else ():

@@ -37,9 +37,9 @@ ARRAYS = ".npz"
 TOPIC = 400
 """Characters of each topic of Python's own help that are read."""
 
-EXPERTS = f"matrices of experts have the nearest codes: less than a token of the calibration for {1 / FEWEST:g} inputs"
-INSIDE = "nodes have static weights inside, with activations in floats"
-"""What the remarks say of matrices of experts, and of nodes."""
+EXPERTS = f"experts that less than a token of the calibration for {1 / FEWEST:g} inputs reaches have the nearest codes"
+INSIDE = "activations inside of nodes stay floats beside static weights"
+"""What remarks say of matrices of experts, and of nodes."""
 
 Left = dict[tuple[str, str], dict[str, None]]
 """From the name of a part and a remark to the names of what it is about."""
@@ -88,8 +88,8 @@ def calibrated(source: Source, model: Any, part: Part, plan: Plan, graph: Any, t
 
 
 def left_lines(left: Left) -> list[str]:
-    """The remarks on what was not calibrated, with the first name of each."""
-    return [f"{part}: {len(names)} {text} ({next(iter(names))})" for (part, text), names in left.items()]
+    """The remarks on what was not calibrated: how much, and the first name of each."""
+    return [f"{part}: {text}: {len(names)}, such as {next(iter(names))}" for (part, text), names in left.items()]
 
 
 def _inputs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
