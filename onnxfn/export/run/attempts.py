@@ -148,7 +148,8 @@ def build_until_checked(job: Job, output: Output) -> Built:
         raise next(failure.error for failure in (result, *reversed(failures)) if failure.plan is job.plan)
     if job.check == "whole" and may_overflow and result is not searched:
         attempt, result = _without_overflow(*attempt, result, reasons)
-        assert isinstance(result, Built)
+        if isinstance(result, Failure):
+            raise result.error
     both = with_other_sides(job, *attempt, result.graphs)
     if both is not None:
         wider = _retried(job, "both sides", *both)
@@ -273,7 +274,7 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
             raise check_error(report)
     traced = dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers)
     stored = {name for graph in graphs for name in graph.stored}
-    plan = _with_lines(job.plan, left_lines(left))
+    plan = _with_lines(job.plan, left_lines(left) if left else ())
     return Built(plan, graphs, files, report, tuple(traced), weights_text(job.model, stored))
 
 
