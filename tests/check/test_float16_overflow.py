@@ -56,7 +56,9 @@ def test_values_beyond_float16_are_kept_in_float32(model_type, tmp_path):
     assert [*plain.plan.remarks] == [f"{part.name}: {unsearched}" for part in plain.plan.parts]
     mended = onnxfn.export(spec, model, tmp_path / "mended")
     assert mended.report.passed
-    assert not [remark for remark in mended.plan.remarks if "not looked for" in remark]
+    unsearched = [remark for remark in mended.plan.remarks if "not looked for" in remark]
+    inside = "decoder_model_merged: values that overflow in float16 were not looked for inside If 'node_If_0'"
+    assert unsearched == ([inside] if model_type == "whisper" else [])
     kept = [remark for remark in mended.plan.remarks if remark.endswith("float16 ends at 65504; kept in float32")]
     assert len(kept) == len(mended.plan.parts)
     assert all("layers.0" in remark for remark in kept)

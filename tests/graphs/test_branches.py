@@ -80,7 +80,7 @@ def test_the_two_graphs_share_their_weights_and_are_quantized_alike(tmp_path):
     ("dtype", "remark"),
     [
         ("float16", "model_fp16: values that overflow in float16 were not looked for inside If '"),
-        ("int8-static", "model_int8_static: activations inside of nodes stay floats beside static weights: 1, such as If '"),
+        ("int8-static", "model_int8_static: activations inside of nodes stay floats beside static weights: 1, such as"),
     ],
 )
 def test_what_is_not_done_inside_of_branches_is_said(dtype, remark, tmp_path):

@@ -81,8 +81,8 @@ def calibrated(source: Source, model: Any, part: Part, plan: Plan, graph: Any, t
     if any(rule.calibrated for rule in rules) and reads_text(part.spec):
         inputs = _text_runs(source, model, part, plan)
         graph = _with_calibrated_weights(model, part, graph, timed, inputs, left)
+    left.update({(part.name, INSIDE): dict.fromkeys(nodes)} if (nodes := unquantized_nodes(graph)) else {})
     if static_activations(graph):
-        left.update({(part.name, INSIDE): dict.fromkeys(nodes)} if (nodes := unquantized_nodes(graph)) else {})
         graph = _with_static_activations(part, graph, timed, _inputs(source, model, part, plan))
     return graph
 
