@@ -19,6 +19,7 @@ from onnxfn.graphs.nodes.nodes import (
     filled_constant,
     insert_node,
     insert_value,
+    nodes_around,
     producer,
     replace_value,
     scalar,
@@ -70,6 +71,11 @@ def overflowing_values(model: Any, ranges: Mapping[str, tuple[float, float]]) ->
             elif most < size < inf and is_weighted and _is_half(value) and value not in stored and not _is_end(value):
                 sizes[value.name] = size
     return sizes
+
+
+def unmeasured_nodes(model: Any) -> list[str]:
+    """The nodes of a graph that compute float16 values in subgraphs: these are not among the `overflowing_values`."""
+    return nodes_around(model.graph, lambda node: any(map(_is_half, node.outputs)))
 
 
 def overflow_text(model: Any, sizes: Reach) -> str:

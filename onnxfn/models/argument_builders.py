@@ -119,14 +119,11 @@ def moonshine_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
 
 
 def moonshine_streaming_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
-    """The output of Moonshine's streaming encoder: its states, and their mask from the mask of the waveforms.
-
-    State i is computed from frame 4 * i and the 12 before it. The decoder adds positions to the states in place.
-    """
+    """The output of Moonshine's streaming encoder; state i is computed from frame 4 * i and the 12 before it."""
     import torch
     from transformers.models.moonshine_streaming import modeling_moonshine_streaming as modeling
 
-    states = tensors["last_hidden_state"].clone()
+    states = tensors["last_hidden_state"].clone()  # the decoder adds positions to them in place
     frames = tensors["attention_mask"].sum(-1, keepdim=True) // model.get_encoder().embedder.frame_len
     indices = torch.arange(states.shape[1], device=states.device)
     mask = (4 * indices - 12 < frames) & (frames > 0)

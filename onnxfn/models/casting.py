@@ -121,11 +121,7 @@ Call = Callable[[Dtypes, Callable[..., Any], tuple[Any, ...], dict[str, Any]], A
 
 
 def cast_on_use(model: Any, dtype: Any) -> AbstractContextManager[None]:
-    """A context in which every torch function reads the float weights of a model in a torch dtype.
-
-    Each is converted while a function reads it: a model of bfloat16 computes in float32 in the memory of one weight.
-    What the model keeps in float32 stays so: see `dtypes_in`. Values of `with_rows` are read in the same way.
-    """
+    """A context in which a torch function that reads a weight converts it to the dtype that `dtypes_in` gives it."""
     keeps = dtype is None or has_dtype(model, str(dtype).removeprefix("torch."))
     tensors = {id(each): each for each in float_tensors(model)}
     wanted = {key: each.dtype for key, each in tensors.items()} if keeps else dtypes_in(model, dtype)

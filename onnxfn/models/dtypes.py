@@ -61,10 +61,7 @@ def _copied_in(model: Any, dtype: str, convert: Callable[[Any, Any], Any]) -> An
 
 
 def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
-    """From the identity of each float tensor of a model to its torch dtype in that model in another torch dtype.
-
-    Float32 parameters of a model of 16 bits, as of a router, stay so, and those that transformers loads in float32.
-    """
+    """From the identity of each float tensor of a model to its torch dtype in the model in another; routers stay."""
     import torch
 
     wide: set[int] = set()
@@ -107,11 +104,7 @@ def float_dtypes(model: Any) -> set[str]:
 
 
 def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
-    """The spec for the float dtype of a model that is not float32, if the spec has no float dtype yet.
-
-    float64 counts only if all parameters have it, and so does float32 in a model of 16 bits: scales and routers may
-    have it. InvalidSpec if the parameters have several other float dtypes: then the spec must choose.
-    """
+    """The spec for the float dtype of most weights, if it has none. InvalidSpec if these have several of 16 bits."""
     every = float_dtypes(model)
     dtypes = every - {"float64", *(["float32"] if _is_half(float_dtype(model)) else [])} or every
     if spec.target.float_dtype is not None or not dtypes <= {*FLOAT_DTYPES} or dtypes <= {"float32"}:

@@ -20,10 +20,7 @@ Run = Callable[[Any], Sequence[Array]]
 
 
 def with_folded_norms(model: Any, runs: Sequence[Run]) -> Any:
-    """A copy of a model, on its tensors, without the batch norms that read what a convolution returns.
-
-    The model itself if there is none, or if the copy returns something else: another layer may read the convolution.
-    """
+    """A copy of a model without the norms that read what a convolution returns; itself if that returns other values."""
     import torch
     from torch.nn.utils.fusion import fuse_conv_bn_weights
 

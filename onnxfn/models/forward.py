@@ -238,10 +238,7 @@ def calls_with_others(model: Any) -> tuple[tuple[str, frozenset[str | None]], ..
 
 @cache
 def _calls_with(forward: Any, others: str) -> tuple[tuple[str, frozenset[str | None]], ...]:
-    """The calls in `forward` that get `**others`, by its text, because an error would end the trace.
-
-    It is read once: Python 3.11 fails at times where two threads parse at the same time.
-    """
+    """The calls in `forward` that get `**others`, by its text; two threads that parse it may fail in Python 3.11."""
     try:
         tree = ast.parse(dedent(inspect.getsource(forward)))
     except (OSError, SyntaxError, TypeError):

@@ -21,11 +21,7 @@ NESTED = "use_nested_tensor"
 
 @contextmanager
 def unchanged_eval(model: Any, attention: str | None = None) -> Iterator[None]:
-    """Sets a model to evaluation mode; on leaving, restores every attribute of its modules and configurations.
-
-    `attention`: that of transformers meanwhile, such as `"eager"`; None: its own. What `forward` adds is removed. No
-    other thread may call the model meanwhile: pass a `model_copy`. Autocast is off.
-    """
+    """Sets a model, which no other thread calls, to evaluation mode and an attention of transformers; restores it."""
     import torch
 
     modules = list(model.modules())

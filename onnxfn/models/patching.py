@@ -44,10 +44,7 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
 
 
 def _checked(function: Callable[..., Any], patch: Patch, before: Any, called: set[str]) -> Callable[..., Any]:
-    """The replacement; it adds its target to `called`. TypeErrors of its call and of its own code become PatchFailed.
-
-    Those of a call that the original refuses too, and of special methods, which Python handles, are left alone.
-    """
+    """The replacement; it adds its target to `called`. TypeErrors that the original has not become PatchFailed."""
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
@@ -99,11 +96,7 @@ class Replacement:
 
 @frozen(eq=False)
 class ThreadAttribute:
-    """An attribute as the threads see it: the descriptor of a class, or the object that a module calls.
-
-    It never changes: each replacement puts another one in its place, so it may call what it read before it began.
-    `before`: the value, if any, that the owner has (`is_stored`), or computes. `replacements`: the last one last.
-    """
+    """An attribute as threads see it: `before`, which its owner has (`is_stored`) or computes, and its replacements."""
 
     owner: Any
     name: str
@@ -199,10 +192,7 @@ def _set(owner: Any, name: str, new: tuple[Replacement, ...] = ()) -> None:
 
 
 def _owner(target: str) -> tuple[Any, str]:
-    """The module or class that holds the target of a patch, and the name of the attribute.
-
-    InvalidSpec if it belongs to another package than the target names: `transformers.utils:os.path.exists`.
-    """
+    """The module or class with the target of a patch, and the attribute. InvalidSpec if it is of another package."""
     *_, name = target.replace(":", ".").split(".")
     path = target[: -len(name) - 1]
     try:

@@ -7,8 +7,5 @@ from typing import Any
 
 
 def pretrained(load: Callable[..., Any], source: Any, *, trust_remote_code: bool, **options: Any) -> Any:
-    """What a function of transformers, diffusers or sentence-transformers makes of a checkpoint or a configuration.
-
-    Each call says whether code of the checkpoint may run: without a word transformers asks at the terminal.
-    """
+    """What a function of transformers, diffusers or sentence-transformers loads; else it asks whether code may run."""
     return load(source, trust_remote_code=trust_remote_code, **options)

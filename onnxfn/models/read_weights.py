@@ -18,10 +18,7 @@ Rows = Callable[[Any], Any]
 
 
 def with_rows(model: Any, rows: Mapping[str, Rows]) -> Any:
-    """A copy of a model on the same tensors. The weights of these names have the values that functions return.
-
-    These are read as in `cast_on_use`. Names of the same function are of one weight.
-    """
+    """A copy of a model, on its tensors; some weights have the values of functions. Names with the same are tied."""
     import torch
 
     duplicate = model_copy(model)
@@ -53,13 +50,7 @@ def reads_weights(model: Any) -> bool:
 
 
 def read(tensor: Any, dtype: Any, index: Any = EVERY) -> Any:
-    """The values of a weight in a torch dtype, or those of some of its rows.
-
-    >>> import torch
-    >>> model = with_rows(torch.nn.Linear(2, 3), {"weight": lambda index: torch.eye(3)[index, :2]})
-    >>> read(model.weight, torch.float64, slice(1, 3)).tolist()
-    [[0.0, 1.0], [0.0, 0.0]]
-    """
+    """The values of a weight in a torch dtype, or those of some of its rows."""
     rows = rows_of(tensor)
     values = rows(index) if rows else tensor if index is EVERY else tensor[index]
     return values.to(dtype)

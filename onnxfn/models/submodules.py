@@ -73,10 +73,7 @@ SUBMODULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
 
 
 def submodule_of(model: Any, name: str | None) -> Any:
-    """The callable that `name` stands for: the model itself when it is None, and `self.encoder` is `model.encoder`.
-
-    A wrapper takes the model and the inputs, and returns the outputs. One that takes the model alone returns a module.
-    """
+    """The callable that `name` stands for: the model if it is None, a wrapper, or what a wrapper of a model returns."""
     if name is None:
         return model
     if name.startswith("self."):

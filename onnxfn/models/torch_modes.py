@@ -135,10 +135,7 @@ def ticking_operators(tick: Tick) -> AbstractContextManager[None]:
 
 @contextmanager
 def idle_threads(threads: int | None) -> Iterator[None]:
-    """Gives PyTorch this many threads, and restores them; None: as many as cores are idle, and no more than it has.
-
-    Beside other processes, two threads take twice as long as one: those that wait keep their cores busy.
-    """
+    """Gives PyTorch this many threads; None: as many as cores are idle. Threads that wait would keep cores busy."""
     import torch
 
     if threads is not None and threads < 1:

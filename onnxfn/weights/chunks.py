@@ -20,11 +20,7 @@ PERIOD = 0.05
 
 
 def watched(function: Callable[[], Any], tick: Tick, stop: Callable[[], None]) -> Any:
-    """The result of a function in another thread; meanwhile this thread calls `tick`.
-
-    If `tick` raises, `stop` is called. The end of the function is not awaited, because ONNX Runtime may take seconds to
-    stop. Its result is then dropped.
-    """
+    """The result of a function in another thread; this one calls `tick`. If that raises, `stop` is called."""
     stopped = Event()
 
     def result_if_wanted() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -33,12 +34,12 @@ THREADS = 2
 
 @frozen
 class QuantizedWeight:
-    """A weight, matrices `[rows, columns]` or codes, and how it is quantized; `inputs` of its product calibrate it."""
+    """A weight, matrices `[rows, columns]` or codes, and how it is quantized; `inputs` of its matrix of an index."""
 
     name: str
     tensor: Any
     rule: WeightRule
-    inputs: Callable[[], InputErrors | None] = lambda: None
+    inputs: Callable[[int], InputErrors | None] | None = None
 
 
 def has_half_scales(rule: WeightRule) -> bool:
@@ -140,10 +141,15 @@ def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
     if rule.kind in INTEGERS:
         yield from _integer_parts(weight)
         return
-    inputs = weight.inputs()
-    threads, size = (THREADS, BLOCK_BYTES) if inputs is None else (1, CALIBRATED_BYTES)
-    with prefetched(partial(_parts_of_rows, weight, inputs), _row_slices(weight, size), threads + 1, threads) as parts:
-        yield from parts
+    every = _matrices(weight)
+    # The nearest codes of matrices that follow each other are computed in one go.
+    for index, matrices in enumerate((every,) if weight.inputs is None else ((each,) for each in every)):
+        inputs = None if weight.inputs is None else weight.inputs(index)
+        threads, size = (THREADS, BLOCK_BYTES) if inputs is None else (1, CALIBRATED_BYTES)
+        size = sys.maxsize if inputs is not None and inputs.along_rows else size
+        slices = (rows for matrix in matrices for rows in _row_slices(matrix, size, rule.block_size))
+        with prefetched(partial(_parts_of_rows, weight, inputs), slices, threads + 1, threads) as parts:
+            yield from parts
 
 
 def dequantized(weight: QuantizedWeight) -> Any:
@@ -166,12 +172,13 @@ def _unpacked(packed: Any, bits: int) -> Any:
     return places.reshape(*packed.shape[:-1], -1).astype(np.float32)
 
 
-def _parts_of_rows(weight: QuantizedWeight, inputs: InputErrors | None, bits: tuple[Any, Any]) -> Mapping[str, Any]:
-    """The codes, scales and zero points of rows, which are an array of bits and their dtype in torch."""
+def _parts_of_rows(weight: QuantizedWeight, inputs: InputErrors | None, bits: Any) -> Mapping[str, Any]:
+    """The codes, scales and zero points of rows, an array of bits."""
     import torch
+    from onnx_ir.tensor_adapters import to_torch_dtype
 
-    rule, (array, dtype) = weight.rule, bits
-    own = np.array(array, order="C")  # a copy: torch warns of a read-only array
+    rule, dtype = weight.rule, to_torch_dtype(weight.tensor.dtype)
+    own = np.array(bits, order="C")  # a copy: torch warns of a read-only array
     rows = _finite(weight, torch.from_numpy(own).view(dtype).to(torch.float32).numpy())
     if rule.kind == "nf4":
         return dict(zip(("codes", "scales"), nf4_codes(rows, rule.block_size), strict=True))
@@ -180,13 +187,18 @@ def _parts_of_rows(weight: QuantizedWeight, inputs: InputErrors | None, bits: tu
     return dict(zip(("codes", "scales", "zero_points"), arrays, strict=True))
 
 
-def _row_slices(weight: QuantizedWeight, size: int) -> Iterator[tuple[Any, Any]]:
-    """The rows of all matrices, about `size` bytes of float32 at once, a multiple of the block size."""
-    (array, dtype), block = element_view(weight.tensor), weight.rule.block_size
-    array = array.reshape(-1, array.shape[-1]) if array.flags.c_contiguous else array
-    for matrix in array if array.ndim > MATRIX_RANK else (array,):
-        step = max(1, size // (4 * matrix.shape[1]) // block) * block
-        yield from ((matrix[start : start + step], dtype) for start in range(0, len(matrix), step))
+def _matrices(weight: QuantizedWeight) -> Sequence[Any]:
+    """The bits of the matrices of a weight; without inputs, of all as one where they follow each other."""
+    bits, _ = element_view(weight.tensor)
+    if bits.ndim == MATRIX_RANK or (weight.inputs is None and bits.flags.c_contiguous):
+        return (bits.reshape(-1, bits.shape[-1]),)
+    return tuple(bits)
+
+
+def _row_slices(matrix: Any, size: int, block: int) -> Iterator[Any]:
+    """The rows of a matrix, about `size` bytes of float32 at once, a multiple of the block size."""
+    step = max(1, size // (4 * matrix.shape[1]) // block) * block
+    yield from (matrix[start : start + step] for start in range(0, len(matrix), step))
 
 
 def _finite(weight: QuantizedWeight, rows: Any) -> Any:

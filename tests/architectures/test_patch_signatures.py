@@ -78,11 +78,7 @@ def patches():
 
 
 def missing_arguments(original, replacement):
-    """The arguments with which a function can be called and its replacement cannot; those that it needs besides.
-
-    An argument keeps its name, or has that of another version, and its place, and it is optional if it was. A
-    replacement that passes `**options` on takes any name; one with `**_` drops what is not named, which is a fault.
-    """
+    """The arguments, by name and place, with which a function can be called and its replacement cannot."""
     named = [parameter.name for parameter in original]
     needed = [parameter.name for parameter in replacement if is_needed(parameter)]
     dropped = [parameter for index, parameter in enumerate(original) if not is_taken(parameter, index, replacement)]

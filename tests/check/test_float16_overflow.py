@@ -10,6 +10,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.variants.proof import feeds_of
+from onnxfn.export.run import retries
 from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.stored.reports import CheckFailed
@@ -51,8 +52,13 @@ def test_values_beyond_float16_are_kept_in_float32(model_type, tmp_path):
     spec, model = planted(model_type)
     plain = onnxfn.export(spec, model, tmp_path / "plain", check=False)
     assert not onnxfn.validate(spec, model, plain).passed
+    unsearched = "values that overflow in float16 were not looked for: without a check the file does not run"
+    assert [*plain.plan.remarks] == [f"{part.name}: {unsearched}" for part in plain.plan.parts]
     mended = onnxfn.export(spec, model, tmp_path / "mended")
     assert mended.report.passed
+    unsearched = [remark for remark in mended.plan.remarks if "not looked for" in remark]
+    inside = "decoder_model_merged: values that overflow in float16 were not looked for inside If 'node_If_0'"
+    assert unsearched == ([inside] if model_type == "whisper" else [])
     kept = [remark for remark in mended.plan.remarks if remark.endswith("float16 ends at 65504; kept in float32")]
     assert len(kept) == len(mended.plan.parts)
     assert all("layers.0" in remark for remark in kept)
@@ -64,6 +70,19 @@ def test_values_beyond_float16_are_kept_in_float32(model_type, tmp_path):
         inputs, outputs = computed_in_float16(part, tmp_path / "mended")
         for actual, expected in zip(outputs, torch_outputs(model, part, inputs, torch.float32), strict=True):
             assert np.abs(actual - expected).max() < 0.005 * np.abs(expected).max()
+
+
+def test_why_overflow_was_not_looked_for_is_said(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise CheckFailed("model.onnx cannot be loaded: no kernel")
+
+    monkeypatch.setattr(retries, "overflowing", refused)
+    model = torch.nn.Linear(8, 8)
+    spec = onnxfn.with_dtypes(onnxfn.derived(model, sample=torch.randn(3, 8)), float="float16")
+    [remark] = onnxfn.export(spec, model, tmp_path / "out").plan.remarks
+    said = "values that overflow in float16 were not looked for: model.onnx cannot be loaded: no kernel"
+    assert remark == f"model: {said}"
+    assert said in (tmp_path / "out" / "report.json").read_text()
 
 
 def test_such_a_file_may_be_refused_and_the_layer_is_named(tmp_path):

@@ -80,10 +80,7 @@ def required_program(name: str) -> str:
 
 
 def installed_folder(environment: str, cache: Path = CACHE) -> Path:
-    """The folder of an environment. Installs it if it is missing or has other versions.
-
-    A failure is tried once in a process: the next call raises the same error.
-    """
+    """The folder of an environment, installed if it is missing or has other versions; a failure is tried once."""
     if error := _failure(environment, cache):
         raise error
     return cache / environment

@@ -75,11 +75,7 @@ def sight(model_type: str, root: Path) -> Sight:
 
 
 def prompts(sight: Sight) -> list[Prompt]:
-    """Texts with no image, with an image, with several, and a batch.
-
-    No text is padded: transformers.js forgets the mask of a prompt with images after its first token. For positions in
-    three axes there is no text alone: its step from a text to the tokens after it is wrong.
-    """
+    """Texts with no image, with one, with several, and a batch, without padding: transformers.js forgets the mask."""
 
     def rows_of(part, inputs):
         return torch_outputs(sight.model, part, inputs)[0]

@@ -177,10 +177,7 @@ def segments(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> l
 
 
 def panoptic_segments(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A mask for each query that sees an object: the points where its probability times its score is the largest.
-
-    Source: "End-to-End Object Detection with Transformers", arXiv 2005.12872, section 4.4.
-    """
+    """A mask for each query that sees an object: where probability times score is largest (arXiv 2005.12872, 4.4)."""
     given = reference.model(**tensors(inputs, "pixel_values"))
     scores, classes = given.logits[0].softmax(-1).max(-1)
     sees = (classes < given.logits.shape[-1] - 1) & (scores > 0.5)

@@ -14,11 +14,7 @@ def contract():
 
 @cache
 def exports(model_type, preset):
-    """What Optimum exports: {our name of the task: (its name in Optimum, [(file, case), ...])}.
-
-    A task with variants, with past and without, is two tasks here. A variant that is not Optimum's default is
-    `task@variant`.
-    """
+    """What Optimum exports: {our name of the task: (its name in Optimum, [(file, case), ...])}, or `task@variant`."""
     tasks = {}
     for name, task in contract()[model_type]["configs"][preset]["tasks"].items():
         component = {"default": [("model.onnx", case) for case in task["cases"]]}  # of a pipeline: one case

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import onnx
@@ -7,6 +8,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.variants.quantized_weights import quantized_weight_errors
+from onnxfn.check.variants.text_references import text_references
 from onnxfn.specs.quantization import REACH
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
@@ -49,6 +51,18 @@ def test_calibration_needs_a_tokenizer_and_a_text(wide_llama, characters, tmp_pa
     assert "calibrated weights need a tokenizer" in said
     options = {"dtypes": ["q4c"], "preprocessor": characters, "calibration": tmp_path / "none"}
     assert "cannot be read" in refusal(onnxfn.InvalidSpec, onnxfn.export, SPEC, wide_llama, tmp_path / "out", **options)
+
+
+def test_tokens_that_a_model_lacks_are_refused_in_a_calibration_and_not_measured(characters, tmp_path):
+    model = tiny.model("llama", "AutoModelForCausalLM", vocab_size=90)
+    options = {"preprocessor": characters, "dtypes": ["q4c"], "check": False}
+    said = refusal(onnxfn.InvalidSpec, onnxfn.export, SPEC, model, tmp_path / "out", **options)
+    assert re.search(
+        r"the tokenizer gives the token 9\d for the calibration text; the model has the tokens 0 to 89", said
+    )
+    planned = onnxfn.plan(onnxfn.with_dtypes(SPEC, float="q4"), model.config)
+    reference = text_references(model, characters)(planned.parts[0], planned)
+    assert re.fullmatch(r"300 random tokens: the tokenizer has the token 9\d, and the model 90 tokens", reference.case)
 
 
 def test_a_text_gives_activations_their_scales(characters, tmp_path):

@@ -73,6 +73,21 @@ def test_the_two_graphs_share_their_weights_and_are_quantized_alike(tmp_path):
         np.testing.assert_allclose(ran(x=x)["output"], module(x).detach(), atol=0.2)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "remark"),
+    [
+        ("float16", "model_fp16: values that overflow in float16 were not looked for inside If '"),
+        ("int8-static", "model_int8_static: activations inside of nodes stay floats beside static weights: 1, such as"),
+    ],
+)
+def test_what_is_not_done_inside_of_branches_is_said(dtype, remark, tmp_path):
+    module = TwoWays()
+    spec = onnxfn.derived(module, sample={"x": torch.randn(2, 8, 64)}, axes={"x": "batch length 64"})
+    floors = None if dtype == "float16" else onnxfn.Floors(cosine=0.9)
+    result = onnxfn.export(spec, module, tmp_path, dtypes=[dtype], floors=floors or onnxfn.Floors())
+    assert [each.startswith(remark) for each in result.plan.remarks] == [True]
+
+
 class GrowingTable(torch.nn.Module):
     """Makes its table anew for a text that is longer than it, as fsmt does."""
 

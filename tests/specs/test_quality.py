@@ -38,12 +38,14 @@ def plan_of(dtype):
 
 @pytest.mark.parametrize("dtype", QUANTIZED_DTYPES)
 def test_a_poor_file_has_a_remark_that_names_the_measure_and_a_better_dtype(dtype):
-    (remark,) = quality_remarks(plan_of(dtype), [KL, evolve(KL, measure="agreement", value=0.8)])
+    *slow, remark = quality_remarks(plan_of(dtype), [KL, evolve(KL, measure="agreement", value=0.8)])
     better = QUANTIZED_DTYPES[dtype].better
+    assert slow == [line for line in [QUANTIZED_DTYPES[dtype].slow] if line]
+    assert bool(slow) == (dtype == "bnb4")
     assert better in (*QUANTIZED_DTYPES, None)
     advice = f"{better} is better at about the same size" if better else "q8 is better, and larger"
     assert remark == f"model.onnx is poor (kl 0.4): {advice}"
-    assert quality_remarks(plan_of(dtype), [evolve(KL, value=0.2)]) == []
+    assert quality_remarks(plan_of(dtype), [evolve(KL, value=0.2)]) == slow
 
 
 def test_a_report_says_the_quality_of_its_worst_file():

@@ -22,13 +22,7 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 
 @frozen(eq=False)
 class Own:
-    """A module with a sample of its arguments.
-
-    Attributes:
-        build: Makes the module.
-        sample: The arguments: a tensor, a tuple or a dict.
-        axes: The axis patterns of the sample.
-    """
+    """What builds a module, a sample of its arguments (a tensor, a tuple or a dict), and the axis patterns of it."""
 
     build: Callable[[], Any]
     sample: Any

@@ -1,5 +1,6 @@
 """Codes of blocks that are chosen with real inputs: what they change in products, and how far they are from weights."""
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx_ir.tensor_adapters import TorchTensor
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from onnxfn.models.product_inputs import product_inputs
 from onnxfn.specs.quantization import REACH, WeightRule
@@ -45,7 +47,7 @@ def steps_and_values(arrays, rule, width):
 
 
 def calibrated(rows, inputs, rule):
-    return calibrated_codes(rows, input_errors(inputs.T @ inputs), rule)
+    return calibrated_codes(rows, input_errors(inputs.T @ inputs, len(inputs)), rule)
 
 
 @given(st.integers(0, 2**16), RULES, st.integers(1, 40), st.integers(16, 70))
@@ -58,10 +60,10 @@ def test_a_code_is_within_reach_of_its_weight_but_for_what_the_range_clips(seed,
 @given(st.integers(0, 2**16), RULES, st.booleans(), st.integers(16, 70))
 def test_values_are_what_codes_scales_and_zero_points_stand_for(seed, rule, is_calibrated, width):
     rows, inputs = drawn(seed, 24, width)
-    errors = input_errors(inputs.T @ inputs) if is_calibrated else None
+    errors = input_errors(inputs.T @ inputs, len(inputs)) if is_calibrated else None
     nearest = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
     arrays = nearest if errors is None else calibrated_codes(rows, errors, rule)
-    weight = QuantizedWeight("w", TorchTensor(torch.from_numpy(rows)), rule, lambda: errors)
+    weight = QuantizedWeight("w", TorchTensor(torch.from_numpy(rows)), rule, lambda _: errors)
     assert np.array_equal(dequantized(weight), steps_and_values(arrays, rule, width)[2])
 
 
@@ -114,3 +116,46 @@ def test_moments_are_of_all_runs_whatever_fits_into_memory(most):
         assert torch.allclose(squares, (rows * rows).sum(0), rtol=1e-5)
     assert errors_of(model.table.weight) is None
     assert calls == [0, 1] * (1 if most > 1 else 3)
+
+
+def mixture(model_type):
+    """A model with 8 experts, two of which each token reaches, and texts of random tokens."""
+    torch.manual_seed(0)
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "rope_parameters": {"rope_theta": 1e4}}
+    sizes = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, **heads}
+    experts = {"num_local_experts": 8, "num_experts_per_tok": 2, "initializer_range": 0.15}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **sizes, **experts)).eval()
+    return model, torch.randint(99, (5, 4, 64))
+
+
+@pytest.mark.parametrize("model_type", ["mixtral", "gpt_oss"])
+def test_experts_are_calibrated_with_the_tokens_that_reach_them(model_type):
+    """Blocks of GPT-OSS lie along outputs, those of Mixtral along inputs."""
+    model, (held_out, *texts) = mixture(model_type)
+    errors_of = product_inputs(model, lambda: [partial(model, text) for text in texts], leave=pytest.fail)
+    divergences, expected = [], model(held_out).logits.log_softmax(-1)
+    for inputs_of in (None, errors_of):
+        quantized = copy.deepcopy(model)
+        for name, weight in model.named_parameters():
+            if weight.ndim == 3:
+                source = QuantizedWeight(
+                    name, TorchTensor(weight), WeightRule(), inputs_of and partial(inputs_of, weight)
+                )
+                quantized.get_parameter(name).data = torch.from_numpy(dequantized(source))
+        logits = quantized(held_out).logits.log_softmax(-1)
+        divergences.append(torch.nn.functional.kl_div(logits, expected, reduction="sum", log_target=True).item())
+    assert divergences[1] < 0.9 * divergences[0]
+
+
+def test_experts_that_too_few_tokens_reach_have_no_inputs():
+    model, (text, *_) = mixture("mixtral")
+    reached, left, one = [], [], model.model.layers[0].mlp.experts
+    hook = one.register_forward_pre_hook(lambda _, arguments: reached.append(arguments[1]))
+    model(text[:1, :12])
+    hook.remove()
+    errors_of = product_inputs(model, lambda: [partial(model, text[:1, :12])], leave=lambda *each: left.append(each))
+    known = [errors_of(one.gate_up_proj, index) for index in range(8)]
+    counts = [int((reached[0] == index).sum()) for index in range(8)]
+    assert [each is None for each in known] == [count < 64 / 16 for count in counts]
+    assert left == [("model.layers.0.mlp.experts.gate_up_proj", at) for at in range(8) if counts[at] < 4]
+    assert 0 < len(left) < 8

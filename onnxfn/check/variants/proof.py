@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.references import OutputArrays, Reference, with_outputs
 from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, STATIC, output_measures
@@ -22,7 +22,7 @@ from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
 from onnxfn.specs.short_repr import counted
-from onnxfn.weights.onnx_files import metadata
+from onnxfn.weights.onnx_files import mentions, metadata
 
 Values = Mapping[tuple[str, str], Array]
 """From the name of an output and of a measure to the values of some cases."""
@@ -57,6 +57,19 @@ def variant_kind(spec: PlannedSpec) -> str | None:
     bits = min(rule.bits for rule in rules)
     kinds = {rule.kind: OF_INTEGERS[rule.kind] for rule in rules if rule.bits == bits and rule.kind in OF_INTEGERS}
     return next(iter(kinds.values())) if kinds else {2: "2 bits", 4: FOUR_BITS, 8: EIGHT_BITS}[bits]
+
+
+def as_written(plan: Plan, folder: Path) -> Plan:
+    """A plan whose parts have no rules for dynamic integers if their files have none, as of q8 without convolutions."""
+    return evolve(plan, parts=[_as_written(part, folder / f"{part.name}.onnx") for part in plan.parts])
+
+
+def _as_written(part: Part, file: Path) -> Part:
+    if variant_kind(part.spec) != DYNAMIC or not file.is_file() or mentions(file, "DynamicQuantizeLinear"):
+        return part
+    target = part.spec.target
+    rules = [rule for rule in target.quantization if rule.kind != "dynamic"]
+    return evolve(part, spec=evolve(part.spec, target=evolve(target, quantization=rules)))
 
 
 def is_proven_apart(part: Part, file: Path) -> bool:

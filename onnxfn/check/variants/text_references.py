@@ -49,6 +49,11 @@ class TextTokens:
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
 
+    @property
+    def largest(self) -> int:
+        """The largest token id."""
+        return int(max(*self.before, *self.after, *self.ids))
+
     def rows(self, shape: tuple[int, ...]) -> Array:
         """Rows of the text, `[rows, length]`, each as a text of its own.
 
@@ -106,12 +111,13 @@ def _text_reference(
         inputs = pictures() if part.spec.target.quantization else {}
         words = f"{max(map(len, inputs.values()), default=0)} pictures"
         return Reference(words, inputs, torch_outputs(model, part, inputs, torch.float32)) if inputs else None
-    tokens = every_token()
-    high = max((_vocabulary(other.spec) for other in plan.parts), default=0)
-    tokens = tokens if tokens is not None and max(*tokens.before, *tokens.after, *tokens.ids) < high else None
+    every, high, why = every_token(), vocabulary(plan), "there is no tokenizer"
+    tokens = every if every is not None and every.largest < high else None
+    if every is not None:
+        why = f"the tokenizer has the token {every.largest}, and the model {high} tokens"
     inputs = text_inputs(model, part, plan, tokens)
     count = next(array.shape[0] * array.shape[1] for array in inputs.values() if array.ndim > 1)
-    words = f"{count} tokens of text" if tokens is not None else f"{count} random tokens: there is no tokenizer"
+    words = f"{count} tokens of text" if tokens is not None else f"{count} random tokens: {why}"
     return Reference(words, inputs, torch_outputs(model, part, inputs, torch.float32))
 
 
@@ -160,6 +166,11 @@ def reads_text(spec: PlannedSpec) -> bool:
     ids = [input_ for input_ in spec.inputs if input_.name == IDS and len(names(input_.axes)) > 1]
     reads_embeddings = any(link.part.startswith(EMBEDDING_FILE) for link in spec.links)
     return reads_embeddings or any(functions.get(input_.generator) in TOKEN_FILLS for input_ in ids)
+
+
+def vocabulary(plan: Plan) -> int:
+    """The number of tokens of a model; 0 if it is not known."""
+    return max((_vocabulary(part.spec) for part in plan.parts), default=0)
 
 
 def _vocabulary(spec: PlannedSpec) -> int:

@@ -221,8 +221,8 @@ _TABLE = (
     Option(
         *("dtype", list, GRAPH, "dtypes"),
         "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16, q4c (calibrated), "
-        "q4cf16, q4m (some in 8 bits), bnb4, int8-static or uint8-static (QDQ, calibrated). Several: files for "
-        "each, with the suffixes of transformers.js. Default: float32.",
+        "q4cf16, q4m (some in 8 bits), bnb4 (slow to run), int8-static or uint8-static (QDQ, calibrated). Several: "
+        "files for each, with the suffixes of transformers.js. Default: float32.",
         read=parsed_dtypes,
     ),
     Option(

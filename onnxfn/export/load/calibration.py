@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.variants.text_references import TextTokens, reads_text, text_inputs, text_tokens
-from onnxfn.graphs.quantization.activations import quantize_activations, static_activations
+from onnxfn.check.variants.text_references import TextTokens, reads_text, text_inputs, text_tokens, vocabulary
+from onnxfn.graphs.quantization.activations import quantize_activations, static_activations, unquantized_nodes
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
 from onnxfn.models.forward import torch_outputs
-from onnxfn.models.product_inputs import product_inputs
+from onnxfn.models.product_inputs import FEWEST, product_inputs
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.value_ranges import value_ranges
 from onnxfn.specs.algebra.dummies import Array, dummies
@@ -36,6 +36,13 @@ ARRAYS = ".npz"
 
 TOPIC = 400
 """Characters of each topic of Python's own help that are read."""
+
+EXPERTS = f"experts that less than a token of the calibration for {1 / FEWEST:g} inputs reaches have the nearest codes"
+INSIDE = "activations inside of nodes stay floats beside static weights"
+"""What remarks say of matrices of experts, and of nodes."""
+
+Left = dict[tuple[str, str], dict[str, None]]
+"""From the name of a part and a remark to the names of what it is about."""
 
 Inputs = Sequence[Mapping[str, Array]]
 """The inputs of each run of a part."""
@@ -64,17 +71,25 @@ def _file_errors(file: Path) -> AbstractContextManager[None]:
     return errors_as(lambda error: InvalidSpec(f"calibration={str(file)!r} cannot be read: {first_line(error)}"))
 
 
-def calibrated(source: Source, model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer) -> Any:
+def calibrated(source: Source, model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer, left: Left) -> Any:
     """The graph of a part with what its rules choose by runs on real inputs: codes of weights, scales of activations.
 
-    A part that reads text runs on that of the source; another on pictures that are drawn, or on dummies.
+    A part that reads text runs on that of the source; another on pictures that are drawn, or on dummies. `left` gets
+    what keeps its nearest codes, until the weights are written, or its floats.
     """
     rules = part.spec.target.quantization
     if any(rule.calibrated for rule in rules) and reads_text(part.spec):
-        graph = _with_calibrated_weights(model, part, graph, timed, _text_runs(source, model, part, plan))
+        inputs = _text_runs(source, model, part, plan)
+        graph = _with_calibrated_weights(model, part, graph, timed, inputs, left)
+    left.update({(part.name, INSIDE): dict.fromkeys(nodes)} if (nodes := unquantized_nodes(graph)) else {})
     if static_activations(graph):
         graph = _with_static_activations(part, graph, timed, _inputs(source, model, part, plan))
     return graph
+
+
+def left_lines(left: Left) -> list[str]:
+    """The remarks on what was not calibrated: how much, and the first name of each."""
+    return [f"{part}: {text}: {len(names)}, such as {next(iter(names))}" for (part, text), names in left.items()]
 
 
 def _inputs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
@@ -90,23 +105,29 @@ def _inputs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
     return [pictures(seed=seed) or dummies(part.spec, {}, seed=seed) for seed in range(1, RUNS + 1)]
 
 
-def calibration_tokens(source: Source) -> TextTokens:
-    """The tokens of the text of a source. InvalidSpec without a tokenizer."""
+def calibration_tokens(source: Source, plan: Plan) -> TextTokens:
+    """The tokens of the text of a source. InvalidSpec without a tokenizer, or if the model lacks one of them."""
     tokens = text_tokens(source.preprocessor, source.checkpoint, calibration_text(source.file))
     if tokens is None:
         raise InvalidSpec("calibrated weights need a tokenizer; pass it, preprocessor=..., or checkpoint=...")
+    known = vocabulary(plan)
+    if 0 < known <= tokens.largest:
+        raise InvalidSpec(
+            f"the tokenizer gives the token {tokens.largest} for the calibration text; the model has the tokens 0 to "
+            f"{known - 1}; pass the tokenizer of this model, preprocessor=..., or a text without it, calibration=..."
+        )
     return tokens
 
 
 def _text_runs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
     """The inputs of each run of a part that reads the text of a source."""
-    tokens = calibration_tokens(source)
+    tokens = calibration_tokens(source, plan)
     starts = range(0, min(RUNS * RUN_TOKENS, len(tokens.ids)), RUN_TOKENS)
     pieces = (evolve(tokens, ids=tokens.ids[start : start + RUN_TOKENS]) for start in starts)
     return [text_inputs(model, part, plan, piece, RUN_TOKENS) for piece in pieces]
 
 
-def _with_calibrated_weights(model: Any, part: Part, graph: Any, timed: StageTimer, inputs: Inputs) -> Any:
+def _with_calibrated_weights(model: Any, part: Part, graph: Any, timed: StageTimer, inputs: Inputs, left: Left) -> Any:
     """The graph whose calibrated weights get their codes, when they are written, from runs of the model."""
     import torch
 
@@ -114,8 +135,11 @@ def _with_calibrated_weights(model: Any, part: Part, graph: Any, timed: StageTim
         with timed("calibrate", part.name) as tick, ticking_operators(tick):
             yield from (partial(torch_outputs, model, part, arrays, torch.float32) for arrays in inputs)
 
+    def leave(name: str, index: int) -> None:
+        left.setdefault((part.name, EXPERTS), {})[f"{name}[{index}]"] = None
+
     tensors = model.state_dict(keep_vars=True).__getitem__
-    return bind_quantized_weights(graph, tensors, product_inputs(model, runs))
+    return bind_quantized_weights(graph, tensors, product_inputs(model, runs, leave=leave))
 
 
 def _with_static_activations(part: Part, graph: Any, timed: StageTimer, inputs: Inputs) -> Any:

@@ -43,10 +43,7 @@ Selected = tuple[PartWeight, WeightRule]
 
 
 def with_chosen_bits(source: Source, model: Any, plan: Plan, timed: StageTimer) -> Plan:
-    """The plan with rules that state the bits of each weight that a limit decides.
-
-    InvalidSpec if a part has two limits or no logits of tokens, without a tokenizer, or if the limit is out of reach.
-    """
+    """The plan with rules that state the bits of each weight that a limit decides. InvalidSpec if that cannot be."""
     pairs = [_chosen(source, model, part, plan, timed) for part in plan.parts]
     return evolve(plan, parts=[part for part, _ in pairs], chosen=[each for _, each in pairs if each is not None])
 
@@ -110,7 +107,7 @@ def _divergences(
     import torch
 
     scores = evolve(part, spec=evolve(part.spec, outputs=_logits(part)))
-    tokens = calibration_tokens(source)
+    tokens = calibration_tokens(source, plan)
     inputs = text_inputs(model, part, plan, evolve(tokens, ids=tokens.ids[-MEASURED:]), MEASURED)
 
     def log_probabilities(model: Any) -> Any:

@@ -103,10 +103,7 @@ def _module(model: Any, part: Part) -> Any:
 
 
 def _owners(root: Any) -> list[tuple[Any, list[Any]]]:
-    """The float parameters and stored buffers of a module, each once, with the modules that own it.
-
-    A module may have several paths. A state dict may have names of its own: then `root` owns what they name.
-    """
+    """The float parameters and stored buffers of a module, each once, with its owners; `root` owns other names."""
     modules, owners = dict(root.named_modules(remove_duplicate=False)), dict[int, tuple[Any, list[Any]]]()
     for name, tensor in root.state_dict(keep_vars=True).items():
         if hasattr(tensor, "is_floating_point") and tensor.is_floating_point():

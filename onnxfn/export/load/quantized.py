@@ -64,11 +64,7 @@ def not_kept(name: str, described: str, part: str, parameters: int) -> LoadFaile
 
 
 def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any], *, dequantize: bool) -> Any:
-    """The model of a quantized checkpoint with float weights, mapped from a deleted file: not in anonymous memory.
-
-    They are not dequantized while files are written: transformers renames, stacks and ties tensors while it loads, and
-    the check computes with floats. Without `dequantize`, each parameter also holds its quantized weight for the graph.
-    """
+    """The model of a quantized checkpoint with float weights, mapped from a deleted file, and its quantized weights."""
     with TemporaryDirectory(prefix="onnxfn-", ignore_cleanup_errors=True) as name:
         with write_errors(Path(name), checkpoint.parameters * FLOAT32_BYTES):
             write_float_checkpoint(checkpoint, Path(name))

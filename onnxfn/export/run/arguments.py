@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.check.check import adapter_report
-from onnxfn.check.variants.proof import Proof
+from onnxfn.check.variants.proof import Proof, as_written
 from onnxfn.export.derive.derive_sample import FROM_SAMPLE, HOW_TO_SPECIFY
 from onnxfn.export.load.loading import load_weights
 from onnxfn.graphs.passes.adapter_inputs import SUFFIXES, adapter_ports, is_selected
@@ -46,11 +46,7 @@ def check_layers(model: Any, plan: Plan, graphs: Sequence[Any]) -> None:
 
 
 def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder: Path) -> list[Path]:
-    """Writes an adapter next to the graphs that take it, one file each; returns their paths.
-
-    Several files have the names of the parts, and those of float16 end in `_fp16`. InvalidSpec for a layer without
-    inputs.
-    """
+    """Writes an adapter next to each graph that takes it; returns the paths. InvalidSpec for a layer without inputs."""
     known = [name for graph in graphs for name in adapter_ports(graph)]
     arrays = adapter_arrays(read_adapter(adapter), _dtype(plan))
     for name in arrays:
@@ -76,7 +72,7 @@ def check_with_adapter(
     merged = adapted_copy(model, adapter)
     arrays = adapter_arrays(read_adapter(adapter), _dtype(plan))
     reports = []
-    for part, graph in zip(plan.parts, graphs, strict=True):
+    for part, graph in zip(as_written(plan, folder).parts, graphs, strict=True):
         own = _own_arrays(graph, arrays)
         if own:
             with timed("check", part.name) as tick:

@@ -12,12 +12,21 @@ from attrs import evolve, frozen
 
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.load.calibration import Source, calibrated
+from onnxfn.export.load.calibration import Left, Source, calibrated, left_lines
 from onnxfn.export.load.mixed_bits import with_chosen_bits
 from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.export.run.file_checks import Job, check_files, faults_of, is_static, job_of_variant, joined
-from onnxfn.export.run.retries import KEPT, RETRIES, Failure, Output, keep_values, with_other_sides, with_wide_values
+from onnxfn.export.run.retries import (
+    KEPT,
+    RETRIES,
+    Failure,
+    Output,
+    keep_values,
+    unsearched_lines,
+    with_other_sides,
+    with_wide_values,
+)
 from onnxfn.graphs.build import build_graph, captured_once, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
@@ -121,11 +130,13 @@ def build_until_checked(job: Job, output: Output) -> Built:
     Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding. The
     other side of a branch that limits the sizes is tried, too.
     """
-    attempt, failures = (job, output), list[Failure]()
+    attempt, failures, reasons = (job, output), list[Failure](), dict[str, str]()
     first = result = _tried(*attempt)
-    if job.check == "whole" and any(part.spec.target.float_dtype == "float16" for part in job.plan.parts):
-        attempt, result = _without_overflow(*attempt, first)
+    may_overflow = any(part.spec.target.float_dtype == "float16" for part in job.plan.parts)
+    if job.check == "whole" and may_overflow:
+        attempt, result = _without_overflow(*attempt, first, reasons)
         failures += [first] if isinstance(first, Failure) and isinstance(result, Failure) else []
+    searched = result
     for stage, change in RETRIES:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
@@ -135,23 +146,33 @@ def build_until_checked(job: Job, output: Output) -> Built:
             attempt, result = changed, _retried(job, stage, *changed)
     if isinstance(result, Failure):
         raise next(failure.error for failure in (result, *reversed(failures)) if failure.plan is job.plan)
+    if job.check == "whole" and may_overflow and result is not searched:
+        attempt, result = _without_overflow(*attempt, result, reasons)
+        if isinstance(result, Failure):
+            raise result.error
     both = with_other_sides(job, *attempt, result.graphs)
     if both is not None:
         wider = _retried(job, "both sides", *both)
         result = wider if isinstance(wider, Built) else _retried(job, "one side", *attempt)
         assert isinstance(result, Built)
-    reasons = [reason for failure in failures if (reason := _reason_to_retrace(failure))]
-    return evolve(result, traced_layers=tuple(reasons[:1]) or result.traced_layers)
+    retraced = [reason for failure in failures if (reason := _reason_to_retrace(failure))]
+    plan = _with_lines(result.plan, unsearched_lines(job, result.graphs, reasons) if may_overflow else ())
+    return evolve(result, plan=plan, traced_layers=tuple(retraced[:1]) or result.traced_layers)
 
 
-def _without_overflow(job: Job, output: Output, first: Built | Failure) -> tuple[tuple[Job, Output], Built | Failure]:
-    """The last of more attempts that keep values in float32, until none overflows; the first if only they are wrong."""
+def _without_overflow(
+    job: Job, output: Output, first: Built | Failure, reasons: dict[str, str]
+) -> tuple[tuple[Job, Output], Built | Failure]:
+    """The last of more attempts that keep values in float32, until none overflows; the first if only they are wrong.
+
+    `reasons` gets why the values of a part were not measured.
+    """
     attempt, result = (job, output), first
     for _ in range(OVERFLOWS):
         if isinstance(result, Failure) and not isinstance(result.error, CheckFailed):
             break
         models = [graph.model for graph in result.graphs]
-        changed = with_wide_values(*attempt, models, in_all_cases=isinstance(result, Failure))
+        changed = with_wide_values(*attempt, models, reasons, in_all_cases=isinstance(result, Failure))
         if changed is None:
             break
         attempt, result = changed, _retried(job, "float32 values", *changed, result.graphs)
@@ -225,11 +246,11 @@ def _with_bits(job: Job, output: Output, plan: Plan) -> Plan:
     return with_chosen_bits(output.source, job.model, plan, job.timed)
 
 
-def _with_codes(job: Job, output: Output, part: Part, graph: Any) -> Any:
-    """The graph of a part with what its rules choose by runs on real inputs, if any does."""
+def _with_codes(job: Job, output: Output, part: Part, graph: Any, left: Any) -> Any:
+    """The graph of a part with what its rules choose by runs on real inputs, if any does. `left`: see `calibrated`."""
     if not is_static(part) and not any(rule.calibrated for rule in part.spec.target.quantization):
         return graph
-    return calibrated(output.source, job.model, part, job.plan, graph, job.timed)
+    return calibrated(output.source, job.model, part, job.plan, graph, job.timed, left)
 
 
 def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
@@ -237,7 +258,8 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     if job.check != "whole":
         graphs = tuple(map(with_assumed_limits, graphs))
     pairs = zip(job.plan.parts, graphs, strict=True)
-    models = [_with_codes(job, output, part, graph.model) for part, graph in pairs]
+    left: Left = {}
+    models = [_with_codes(job, output, part, graph.model, left) for part, graph in pairs]
     if output.wide:
         keep_values(job.plan, output, models)
     check_layers(job.model, job.plan, models)
@@ -252,4 +274,10 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
             raise check_error(report)
     traced = dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers)
     stored = {name for graph in graphs for name in graph.stored}
-    return Built(job.plan, graphs, files, report, tuple(traced), weights_text(job.model, stored))
+    plan = _with_lines(job.plan, left_lines(left) if left else ())
+    return Built(plan, graphs, files, report, tuple(traced), weights_text(job.model, stored))
+
+
+def _with_lines(plan: Plan, lines: Sequence[str]) -> Plan:
+    """A plan with more remarks; the plan itself without any."""
+    return evolve(plan, remarks=dict.fromkeys((*plan.remarks, *lines))) if lines else plan

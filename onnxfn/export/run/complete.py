@@ -29,9 +29,10 @@ from onnxfn.weights.write import ResolvedWriteOptions
 
 
 def with_quality(built: Built) -> Built:
-    """What was built, whose plan has a remark for each file of poor quality."""
+    """What was built, whose plan has a remark for each file of poor quality, and for a slow dtype."""
     measured = built.report.measurements if built.report else ()
-    remarks = quality_remarks(built.plan, measured) if measured else []
+    is_quantized = any(part.spec.target.quantization for part in built.plan.parts)
+    remarks = quality_remarks(built.plan, measured) if measured or is_quantized else []
     return evolve(built, plan=evolve(built.plan, remarks=(*built.plan.remarks, *remarks)))
 
 

@@ -15,7 +15,7 @@ from onnxfn.check.check import check_error
 from onnxfn.check.limits import FoundLimits, found_limits
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.sections.far_texts import far_text_report
-from onnxfn.check.variants.proof import Proof, variant_kind
+from onnxfn.check.variants.proof import Proof, as_written, variant_kind
 from onnxfn.check.variants.text_references import TextReferences
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes.whole_models import whole_model_report
@@ -66,6 +66,7 @@ def job_of_variant(job: Job, plan: Plan) -> Job:
 def check_files(job: Job, *, must_pass: bool = False) -> Report:
     """The report on the files of a plan. CheckFailed if it `must_pass`; by sections, no text is decoded."""
     reports: list[Report] = []
+    job = evolve(job, plan=as_written(job.plan, job.folder))
     dtype = job.plan.parts[0].spec.target.float_dtype
     model = in_dtype_if_small(job.model, dtype)
     exact = exact_outputs(model, dtype)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -20,11 +20,11 @@ from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.trace_conditions import fake_outputs
-from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text
+from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text, unmeasured_nodes
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.conditions import Condition, is_true
-from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError
+from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError, first_line, listed
 from onnxfn.specs.plan.check_cases import resized
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
 from onnxfn.specs.stored.reports import CheckFailed
@@ -160,16 +160,23 @@ KEPT = "; kept in float32"
 
 
 def with_wide_values(
-    job: Job, output: Output, models: Sequence[Any], *, in_all_cases: bool
+    job: Job, output: Output, models: Sequence[Any], reasons: dict[str, str], *, in_all_cases: bool
 ) -> tuple[Job, Output] | None:
-    """An attempt that keeps in float32 what overflows in float16; None if nothing else does. CheckFailed if refused."""
+    """An attempt that keeps in float32 what overflows in float16; None if nothing else does. CheckFailed if refused.
+
+    `reasons` gets why the values of a part were not measured.
+    """
     wide, lines, is_mended = dict(output.wide), list[str](), output.build.float16_overflow == "mend"
     for part, model in zip(job.plan.parts, models, strict=True):
         known: Reach = output.wide.get(part.name, {})
         sizes: Reach = {}
         file, inputs = job.folder / f"{part.name}.onnx", (job.texts(part, job.plan), job.real_inputs.get(part.name))
-        with job.timed("float16 overflow", part.name) as tick, suppress(CaptureFailed, CheckFailed):
-            sizes = overflowing(job.model, part, file, model, *inputs, in_all_cases=in_all_cases, tick=tick)
+        with job.timed("float16 overflow", part.name) as tick:
+            reasons.pop(part.name, None)
+            try:
+                sizes = overflowing(job.model, part, file, model, *inputs, in_all_cases=in_all_cases, tick=tick)
+            except (CaptureFailed, CheckFailed) as error:
+                reasons[part.name] = first_line(error)
         left = {name: size for name, size in sizes.items() if name in known and size > LARGEST}
         reached = left or {name: size for name, size in sizes.items() if name not in known}
         wide[part.name], is_mended = {**known, **reached}, is_mended and not left
@@ -178,6 +185,23 @@ def with_wide_values(
         raise CheckFailed(f"{'; '.join(lines)}; {REFUSED}")
     remarks = (*job.plan.remarks, *(line + KEPT for line in lines))
     return (evolve(job, plan=evolve(job.plan, remarks=remarks)), evolve(output, wide=wide)) if lines else None
+
+
+NOT_RUN: Mapping[str, str] = MappingProxyType(
+    {"sections": "a check by sections does not run the whole file", "none": "without a check the file does not run"}
+)
+"""A check -> why values that overflow are not looked for."""
+
+
+def unsearched_lines(job: Job, graphs: Sequence[BuiltGraph], reasons: Mapping[str, str]) -> list[str]:
+    """A remark for each part in float16 whose values that overflow were not looked for, or not in some nodes."""
+    lines = []
+    for part, graph in zip(job.plan.parts, graphs, strict=True):
+        reason, nodes = NOT_RUN.get(job.check) or reasons.get(part.name), unmeasured_nodes(graph.model)
+        if part.spec.target.float_dtype == "float16" and (reason or nodes):
+            where, why = (" inside " + listed(nodes), "") if not reason else ("", f": {reason}")
+            lines.append(f"{part.name}: values that overflow in float16 were not looked for{where}{why}")
+    return lines
 
 
 def keep_values(plan: Plan, output: Output, models: Sequence[Any]) -> None:

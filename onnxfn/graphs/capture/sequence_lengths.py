@@ -23,10 +23,7 @@ from onnxfn.models.patching import replaced
 
 @frozen(eq=False)
 class PackedSizes:
-    """The stand-in for the `batch_sizes` of a packed sequence in a trace: the lengths of sequences, and the longest.
-
-    `time`: the number of steps of the padded tensor that was packed. `device`: as torch asks for it.
-    """
+    """The stand-in for the `batch_sizes` of a packed sequence in a trace; `time`: the steps of the padded tensor."""
 
     lengths: Any
     time: Any
@@ -84,10 +81,7 @@ def _is_step(time: Any, lengths: Any) -> Any:
 
 @frozen
 class Recurrence:
-    """The operator of ONNX for a recurrent function of torch, its attributes, and its activation if it has several.
-
-    `gates`: the position in torch's weights of each gate, in the order of ONNX.
-    """
+    """The operator of ONNX for a recurrent function of torch; `gates`: their positions in torch's weights."""
 
     operator: str
     gates: tuple[int, ...]
@@ -222,10 +216,7 @@ def _layers(
     layout: tuple[int, int],
     lengths: Any = None,
 ) -> tuple[Any, ...]:
-    """The outputs `[time, batch, directions * size]` of the last layer, and the last states of all layers.
-
-    `layout` is the number of layers and that of directions. An odd number of weights has a projection among them.
-    """
+    """The outputs of the last layer and the last states of all; an odd number of weights has a projection."""
     import torch
 
     layers, directions = layout

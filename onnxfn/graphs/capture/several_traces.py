@@ -78,10 +78,7 @@ def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> tuple
 
 
 def _sizes(spec: PlannedSpec, span: int) -> list[Mapping[str, int]]:
-    """The sizes of the traces, the first those of the spec; each axis is odd after each halving in traces of its own.
-
-    A model that halves its sizes pads odd ones by 1: no such number is taken for that of another axis or halving.
-    """
+    """The sizes of the traces, the first those of the spec; each axis is odd after each halving in some."""
     sizes, fixed = known_sizes(spec, {}), fixed_sizes(spec)
     spans = {name: SPANS[-1] if name == spec.batch else span for name in sizes if name not in fixed}
 
@@ -168,10 +165,7 @@ def _joined(arguments: Sequence[Any], places: Sequence[Mapping[Any, int]], formu
 
 
 def _formula(values: Numbers, sizes: Sizes, near: Sizes, before: Any) -> Any:
-    """A number of each trace as nodes of a formula, before a node: of one size if there is one, else of two.
-
-    `near`: the sizes of what the node reads, one of which two sizes have if they can. A whole number is a size later.
-    """
+    """A number of each trace as nodes of a formula of one size, else of two, if possible one of those `near` a node."""
     of_one = (formula for of, size in sizes.items() for formula in _of_one(values, of, size))
     pairs = ((*known, *of_node) for of_node in chain(near.items(), sizes.items()) for known in sizes.items())
     of_two = (formula for pair in pairs for formula in _of_two(values, *pair))

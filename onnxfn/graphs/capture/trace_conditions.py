@@ -63,10 +63,7 @@ def _files_of_steps() -> frozenset[str]:
 
 
 def conditions(evaluated: Iterable[Evaluated], axes: Sequence[tuple[str, Any]]) -> tuple[Condition, ...]:
-    """What was true of the sizes in a trace, in the names of axes, each of which has its size in the trace.
-
-    A size that depends on values is `count` there. A formula that a condition cannot write is left out.
-    """
+    """What was true of the sizes in a trace, in the names of axes; `count` is a size that depends on values."""
     import sympy
 
     by_text, printed = dict[str, Condition](), torch_name("PythonPrinter")().doprint
@@ -129,10 +126,7 @@ def dynamic_size(spec: PlannedSpec, symbol: str) -> Any:
 
 
 def range_limits(program: Any, part: Part) -> dict[str, Ends]:
-    """The sizes of dynamic axes that the model's own branches allow, where these are not all.
-
-    A lower end of 2 is not a limit: torch always specializes the sizes 0 and 1. A sum has the limits of its terms.
-    """
+    """The sizes of dynamic axes that the model's own branches allow, where these are not all; torch always has 2."""
     limits: dict[str, Ends] = {}
     for symbol, size in input_sizes(program, part):
         allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
@@ -227,11 +221,7 @@ def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ..
 
 
 def _excludes(node: Any, size: int) -> bool:
-    """Whether a guard on an axis alone excludes a size of it.
-
-    From guards on several axes torch concludes too much: from `texts // images != 1`, and at least two images, that
-    there are four texts. There are three with one image.
-    """
+    """Whether a guard on an axis alone excludes a size of it: from several axes torch concludes too much."""
     try:
         every = (guard.expr for guard in node.shape_env.guards)
         return any(each.subs(node.expr, size) == False for each in every if each.free_symbols == {node.expr})  # noqa: E712

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from typing import Any
@@ -71,6 +71,12 @@ def all_inputs(node: Any) -> Iterator[Any]:
 def subgraphs(node: Any) -> list[Any]:
     """The subgraphs of a node by the names of its attributes: the branches of an If, the body of a Loop or a Scan."""
     return [graph for name in sorted(node.attributes) for graph in attribute_subgraphs(node.attributes[name])]
+
+
+def nodes_around(graph: Any, is_wanted: Callable[[Any], bool]) -> list[str]:
+    """The operators and names of the nodes of a graph whose subgraphs have a wanted node: `If 'node_if_3'`."""
+    inner = ((node, each) for node in graph for of_node in subgraphs(node) for each in nodes_inside_out(of_node))
+    return [*dict.fromkeys(f"{node.op_type} {node.name!r}" for node, each in inner if is_wanted(each))]
 
 
 def nodes_inside_out(graph: Any) -> Iterator[Any]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.graphs.nodes.nodes import constant, insert_value, producer, shape_of, sole_consumer
-from onnxfn.graphs.quantization.quantized_slots import quantized_slot_of
+from onnxfn.graphs.nodes.nodes import constant, insert_value, nodes_around, producer, shape_of, sole_consumer
+from onnxfn.graphs.quantization.quantized_slots import QuantizedSlot, quantized_slot_of
 from onnxfn.specs.quantization import STATIC
 
 ACTIVATIONS = ("Relu", "Clip")
@@ -36,9 +36,8 @@ def static_activations(model: Any) -> dict[str, Activation]:
     """
     activations: dict[str, Activation] = {}
     for node in model.graph:
-        codes = producer(node.inputs[1], "DequantizeLinear") if len(node.inputs) > 1 else None
-        slot = None if codes is None else quantized_slot_of(codes.inputs[0])
-        if slot is None or slot.rule.kind != STATIC:
+        slot = _static_slot(node)
+        if slot is None:
             continue
         values = {node.inputs[0]: [(node, 0)]}
         if node.op_type == "Conv":
@@ -48,6 +47,18 @@ def static_activations(model: Any) -> dict[str, Activation]:
         for value, reads in values.items():
             activations.setdefault(value.name, Activation(value, slot.rule.signed)).reads.update(reads)
     return activations
+
+
+def _static_slot(node: Any) -> QuantizedSlot | None:
+    """The slot of the static weight that a node reads; None for another node."""
+    codes = producer(node.inputs[1], "DequantizeLinear") if len(node.inputs) > 1 else None
+    slot = None if codes is None else quantized_slot_of(codes.inputs[0])
+    return slot if slot is not None and slot.rule.kind == STATIC else None
+
+
+def unquantized_nodes(model: Any) -> list[str]:
+    """The nodes of a graph in whose subgraphs static weights are read: the activations there stay floats."""
+    return nodes_around(model.graph, lambda node: _static_slot(node) is not None)
 
 
 def quantize_activations(model: Any, ranges: Mapping[str, tuple[float, float]]) -> Any:

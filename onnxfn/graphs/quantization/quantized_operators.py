@@ -91,9 +91,9 @@ def _conv_of_dequantized(weight: StoredWeight, node: Any) -> None:
 
 
 def _dequantized(weight: StoredWeight, node: Any) -> Any:
-    """The floats of a weight, before a node. Each reader has its own: ONNX Runtime fuses the two."""
-    axis = channel_axis(weight.rule, len(weight.shape))
-    return insert_value(node, "DequantizeLinear", [*weight.tensors.values()], weight.dtype, weight.shape, axis=axis)
+    """The floats of a weight, before a node. Each reader has its own: ONNX Runtime fuses the two, but in no branch."""
+    axis, before = channel_axis(weight.rule, len(weight.shape)), node if node.graph is weight.graph else weight.graph[0]
+    return insert_value(before, "DequantizeLinear", [*weight.tensors.values()], weight.dtype, weight.shape, axis=axis)
 
 
 def _integer_product(weight: StoredWeight, node: Any, operator: str, **attributes: Any) -> Any:

@@ -79,12 +79,12 @@ def _dtype(rule: WeightRule, role: Role, dtype: Any) -> Any:
 
 
 def bind_quantized_weights(
-    model: Any, tensors: Callable[[str], Any], errors_of: Callable[[Any], InputErrors | None] = lambda _: None
+    model: Any, tensors: Callable[[str], Any], errors_of: Callable[[Any, int], InputErrors | None] = lambda *_: None
 ) -> Any:
     """Binds the quantized slots of a graph to tensors: `tensors` returns that of a parameter, of torch or of numpy.
 
     Before: slots have no values. After: their values are computed when they are written. `errors_of`: what the
-    calibrated codes of a tensor follow from. CaptureFailed if a tensor has another shape than the graph.
+    calibrated codes of a matrix of a tensor follow from. CaptureFailed if a tensor has another shape than the graph.
     """
     weights: dict[str, Callable[[Role, Any, Sequence[int]], Any]] = {}
     for value in model.graph.initializers.values():
@@ -97,7 +97,7 @@ def bind_quantized_weights(
     return model
 
 
-def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any], errors_of: Callable[[Any], Any]) -> QuantizedWeight:
+def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any], errors_of: Callable[..., Any]) -> QuantizedWeight:
     """The weight of a quantized slot."""
     import onnx_ir
 
@@ -107,7 +107,7 @@ def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any], errors_of: Calla
         raise CaptureFailed(f"parameter {slot.name} is {list(view.shape)}, but the graph reads {list(slot.shape)}")
     if slot.rule.kind in INTEGERS:
         view = float_view(view, onnx_ir.DataType.FLOAT)
-    if not slot.rule.calibrated or len(slot.shape) != MATRIX_RANK:
+    if not slot.rule.calibrated or (len(slot.shape) != MATRIX_RANK and slot.slot.perm):
         return QuantizedWeight(slot.name, view, slot.rule)
     return QuantizedWeight(slot.name, view, slot.rule, partial(errors_of, tensor))
 

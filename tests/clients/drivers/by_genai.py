@@ -39,10 +39,7 @@ def prompt(tokenizer: Any, job: dict[str, Any]) -> str:
 
 
 def generated(model: Any, start: Callable[[Any], None], length: int, count: int, rows: int = 1) -> list[list[int]]:
-    """The tokens that the model adds to each text, the most likely each time, to the end of the text or up to a count.
-
-    `start` gives a generator what it reads.
-    """
+    """The tokens that the model adds to each text, the most likely each time, to its end; `start` feeds a generator."""
     parameters = genai.GeneratorParams(model)
     parameters.set_search_options(do_sample=False, max_length=length + count, batch_size=rows)
     generator = genai.Generator(model, parameters)
