@@ -18,7 +18,7 @@ from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, new_names, ranges, with_symbols
 from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened
-from onnxfn.specs.plan.cache_tensors import cache_tensors, needed_value, per_layer, unshared_reason
+from onnxfn.specs.plan.cache_tensors import cache_tensors, in_buffers, needed_value, per_layer, unshared_reason
 from onnxfn.specs.plan.check_cases import within_ranges
 from onnxfn.specs.plan.real_inputs import real_inputs
 from onnxfn.specs.plan.text_cases import TextFacts, text_facts, with_text_cases
@@ -172,7 +172,7 @@ def dummy_inputs(
 
 def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     """The planned spec: values of the configuration in place of names, conditions decided, one tensor per layer."""
-    complete = compose(DEFAULTS, for_some_task(spec))
+    complete = in_buffers(compose(DEFAULTS, for_some_task(spec)))
     taken = _inputs(complete, config)
     complete = evolve(complete, axes=_planned_axes(complete, config, complete.axes, taken))
     used = _used_generators(complete, {tensor.generator for tensor in taken})
@@ -193,7 +193,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         call=evolve(complete.call, constants=_constants(complete, config, taken), builders=tuple(builders)),
         check=complete.check,
         target=complete.target,
-        feedback=tuple(Feedback(past.name, present.name) for past, present in fed_back if present is not None),
+        feedback=tuple(Feedback(past.name, present.name) for past, present in fed_back if past and present),
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
     facts = text_facts(complete.normalizer, config) if config else TextFacts()
@@ -285,7 +285,8 @@ def _with_available_links(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def _inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
     """The inputs, with those of the cache after the last input that a row names."""
-    cached = [past for past, _ in cache_tensors(spec, config)] if spec.cache.past in ("inputs", "both") else ()
+    every = cache_tensors(spec, config) if spec.cache.past in ("inputs", "both") else ()
+    cached = [past for past, _ in every if past is not None]
     order = [tensor.name for tensor in spec.inputs]
     after = max((order.index(row.after) + 1 for row in spec.cache.rows if row.after in order), default=len(order))
     tensors = (*spec.inputs[:after], *cached, *spec.inputs[after:])
@@ -386,7 +387,7 @@ def _planned_dummies(spec: ExportSpec, config: Snapshot, entries: Dummies, used:
 def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], tensors: tuple[InputSpec, ...]) -> Case:
     """The planned case; rows of the cache that it replaces become inputs."""
     rows = cache_tensors(evolve(spec, cache=overlay.spec.cache), config)
-    cached = tuple(_tensor(spec, config, past) for past, _ in rows)
+    cached = tuple(_tensor(spec, config, past) for past, _ in rows if past is not None)
     sizes = (AxisFacts(axis.name, axis.size) for axis in overlay.spec.axes)
     return Case(
         overlay.name,
