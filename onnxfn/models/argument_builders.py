@@ -119,7 +119,9 @@ def _keep_length(layer: Any, written: Any) -> None:
         return layer.keys, layer.values
 
     layer.written, layer.update = written, update
-    layer.is_compileable = True  # else transformers leaves out the mask for one token, which then reads the whole buffer
+    layer.is_compileable = (
+        True  # else transformers leaves out the mask for one token, which then reads the whole buffer
+    )
     layer.get_seq_length = lambda *_: layer.written
     layer.get_mask_sizes = lambda *_: (layer.keys.shape[2], 0)
 

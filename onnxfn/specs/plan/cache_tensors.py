@@ -81,15 +81,23 @@ def in_buffers(spec: ExportSpec) -> ExportSpec:
     rows = (row if cache.past == "both" or row in written else evolve(row, input_name=None) for row in cache.rows)
     changed = evolve(
         spec,
-        inputs=(*(evolve(_over_buffer(each, past), generator=f"{each.generator} in buffer")
-                  if each in masks else each for each in spec.inputs), place),
+        inputs=(
+            *(
+                evolve(_over_buffer(each, past), generator=f"{each.generator} in buffer") if each in masks else each
+                for each in spec.inputs
+            ),
+            place,
+        ),
         outputs=tuple(_over_buffer(output, past) for output in spec.outputs),
         call=evolve(spec.call, constants=tuple(_over_buffer(each, past) for each in spec.call.constants)),
         cache=Cache(rows=tuple(_row_over_buffer(row, past) for row in rows), past="both"),
         axes=(*spec.axes, AxisFacts(BUFFER, low=length, high=length)),
         limits=(*spec.limits, Condition(f"{past} + {new} <= {length}")),
     )
-    nested = (generates(f"{each.generator} in buffer", "in_buffer", tokens=NestedDummy(each.generator, each.axes)) for each in masks)
+    nested = (
+        generates(f"{each.generator} in buffer", "in_buffer", tokens=NestedDummy(each.generator, each.axes))
+        for each in masks
+    )
     return compose(changed, generates(WRITE_INDICES, "size", of=NestedDummy("uniform", past)), *nested)
 
 

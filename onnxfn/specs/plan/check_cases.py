@@ -13,8 +13,8 @@ from onnxfn.specs.algebra.dummies import axes_of_inputs, planned_sizes, size_inp
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
-from onnxfn.specs.conditions import symbols_of
 from onnxfn.specs.axis_symbols import fixed_sizes, joined_axes, ranges, traced_sizes
+from onnxfn.specs.conditions import symbols_of
 from onnxfn.specs.plan.size_cases import within
 
 Sized = TypeVar("Sized", Case, PlannedSpec)
@@ -83,8 +83,7 @@ def resized(case: Sized, sizes: Mapping[str, int]) -> Sized:
 def past_lengths(spec: PlannedSpec) -> dict[str, str]:
     """From the symbol of each length of the past to the symbol that it grows by in one call.
 
-    For a decoder: `{"past_sequence_length": "sequence_length"}`. With a static cache the past is the number of tokens in
-    the buffers, which is an input.
+    For a decoder: `{"past_sequence_length": "sequence_length"}`. With a static cache the past is an input, a number.
     """
     lengths: dict[str, str] = {}
     for feedback in spec.feedback:
