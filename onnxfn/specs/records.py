@@ -216,7 +216,7 @@ class CacheRow:
 
     Attributes:
         name: The name of the row.
-        input_name: The name of the input; None when the graph does not take it.
+        input_name: The name of the input.
         output_name: The name of the output; None when the graph does not return it.
         input_axes: The axes of the input.
         output_axes: The axes of the output.
@@ -227,7 +227,7 @@ class CacheRow:
     """
 
     name: str
-    input_name: str | None
+    input_name: str
     output_name: str | None
     input_axes: AxisMap = field(converter=axis_map)
     output_axes: AxisMap = field(converter=axis_map)

@@ -56,11 +56,11 @@ def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, A
         return all_elements
     batch, *_, length = symbols(mask_input.axes).values()
     output_symbols, mask = symbols(output.axes), inputs[mask_input.name].astype(bool)
-    text, lengths = mask, (terms(length)[-1], NUM_LOGITS)
+    text, lengths = mask, {terms(length)[-1], NUM_LOGITS}
     if length == BUFFER:  # of a static cache; the text ends with the new tokens
         ((past, new),) = past_lengths(spec).items()
         sizes = symbol_sizes(spec, inputs)
-        text, lengths = mask[:, : sizes[past] + sizes[new]], (new, *lengths)
+        text, lengths = mask[:, : sizes[past] + sizes[new]], {new, *lengths}
     masks = {axis: mask if of == BUFFER else text for axis, of in output_symbols.items() if terms(of)[-1] in lengths}
     if not masks or output_symbols.get(0) != batch:
         return all_elements

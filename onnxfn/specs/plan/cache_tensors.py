@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from attrs import evolve
 
@@ -12,14 +12,14 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import Snapshot, layer_indices, read_config
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.planned import PlannedSpec
-from onnxfn.specs.algebra.spec import Cache, ExportSpec
+from onnxfn.specs.algebra.spec import Cache, Call, ExportSpec
 from onnxfn.specs.axes import AxisMap, axis, symbols, terms
 from onnxfn.specs.axis_symbols import AxisFacts, graph_axes
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.caches import LAYER, NEXT, PAST
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened
-from onnxfn.specs.records import CacheRow, Constant, InputSpec, NestedDummy, OutputSpec, Source
+from onnxfn.specs.records import InputSpec, NestedDummy, OutputSpec, Source
 
 WIDTH_STEP = 8
 """The width of a head is a multiple of this number for the GroupQueryAttention of ONNX Runtime 1.31."""
@@ -60,75 +60,64 @@ BUFFER = "max_cache_length"
 SCATTER_OPSET = 24
 """The first opset with TensorScatter, and with the lengths of texts as an input of Attention."""
 
-Sized = TypeVar("Sized", InputSpec, OutputSpec, Constant)
-
 
 def in_buffers(spec: ExportSpec) -> ExportSpec:
     """The spec of a file with keys and values in buffers of one length, if its target has a static cache.
 
     A graph that returns keys and values then also takes their buffers, and the index at which it writes. A mask over
-    the past and the new tokens covers the buffer; it is 0 behind the new tokens. InvalidSpec for an earlier opset.
+    the past and the new tokens covers the buffer: it is 0 behind the new tokens. InvalidSpec for an earlier opset.
     """
-    length, cache = spec.target.static_cache, spec.cache
-    written = [row for row in cache.rows if row.grows and row.output_name is not None]
-    if length is None or cache.past is None or not written:
+    length, every = spec.target.static_cache, spec.cache.rows
+    rows = tuple(row for row in every if spec.cache.past == "both" or (row.grows and row.output_name))
+    written = next((row for row in rows if row.grows), None)
+    if length is None or spec.cache.past is None or written is None:
         return spec
     if (opset := spec.target.opset or 0) < SCATTER_OPSET:
         raise InvalidSpec(f"a static cache needs opset {SCATTER_OPSET} or later, and the spec has opset {opset}")
-    past, new = (terms(symbols(axes)[LENGTH_AXIS])[-1] for axes in (written[0].input_axes, written[0].output_axes))
-    place = InputSpec(WRITE_INDICES, "1", WRITE_INDICES, "int64", (written[0].input_path[0], WRITE_INDICES))
-    masks = [each for each in spec.inputs if _covers(each.axes, past)]
-    rows = (row if cache.past == "both" or row in written else evolve(row, input_name=None) for row in cache.rows)
-    changed = evolve(
-        spec,
-        inputs=(
-            *(
-                evolve(_over_buffer(each, past), generator=f"{each.generator} in buffer") if each in masks else each
-                for each in spec.inputs
-            ),
-            place,
-        ),
-        outputs=tuple(_over_buffer(output, past) for output in spec.outputs),
-        call=evolve(spec.call, constants=tuple(_over_buffer(each, past) for each in spec.call.constants)),
-        cache=Cache(rows=tuple(_row_over_buffer(row, past) for row in rows), past="both"),
-        axes=(*spec.axes, AxisFacts(BUFFER, low=length, high=length)),
-        limits=(*spec.limits, Condition(f"{past} + {new} <= {length}")),
-    )
-    nested = (
+    past, new = (terms(symbols(axes)[LENGTH_AXIS])[-1] for axes in (written.input_axes, written.output_axes))
+
+    def over_buffer(axes: AxisMap) -> AxisMap:
+        return AxisMap(tuple(axis(BUFFER) if past in terms(each.symbol) else each for each in axes.axes))
+
+    masks = [each for each in spec.inputs if over_buffer(each.axes) != each.axes]
+    own = [
         generates(f"{each.generator} in buffer", "in_buffer", tokens=NestedDummy(each.generator, each.axes))
         for each in masks
+    ]
+    covering = (evolve(each, axes=over_buffer(each.axes), generator=f"{each.generator} in buffer") for each in masks)
+    only_returned = (
+        OutputSpec(row.output_name, row.output_axes, row.output_path, layers=row.layers, kind="float")
+        for row in every
+        if row not in rows and row.output_name
     )
-    return compose(changed, generates(WRITE_INDICES, "size", of=NestedDummy("uniform", past)), *nested)
+    constants = (evolve(each, axes=each.axes and over_buffer(each.axes)) for each in spec.call.constants)
+    index = InputSpec(WRITE_INDICES, "1", WRITE_INDICES, "int64", (written.input_path[0], WRITE_INDICES))
+    outputs = (evolve(each, axes=over_buffer(each.axes)) for each in (*spec.outputs, *only_returned))
+    buffers = (
+        evolve(row, input_axes=over_buffer(row.input_axes), output_axes=over_buffer(row.output_axes)) for row in rows
+    )
+    return compose(
+        evolve(spec, cache=Cache()),
+        ExportSpec(
+            inputs=(*covering, index),
+            outputs=tuple(outputs),
+            call=Call(constants=tuple(constants)),
+            cache=Cache(rows=tuple(buffers), past="both"),
+            axes=(AxisFacts(BUFFER, low=length, high=length),),
+            limits=(Condition(f"{past} + {new} <= {length}"),),
+        ),
+        generates(WRITE_INDICES, "size", of=NestedDummy("uniform", past)),
+        *own,
+    )
 
 
-def _covers(axes: AxisMap | None, past: str) -> bool:
-    """Whether an axis is as long as the past, or as the past and the new tokens."""
-    return axes is not None and any(past in terms(symbol) for symbol in symbols(axes).values())
-
-
-def _over_buffer(tensor: Sized, past: str) -> Sized:
-    """A tensor with the length of the buffer where its axes have that of the past."""
-    return evolve(tensor, axes=_buffer_axes(tensor.axes, past)) if _covers(tensor.axes, past) else tensor
-
-
-def _row_over_buffer(row: CacheRow, past: str) -> CacheRow:
-    return evolve(row, input_axes=_buffer_axes(row.input_axes, past), output_axes=_buffer_axes(row.output_axes, past))
-
-
-def _buffer_axes(axes: AxisMap, past: str) -> AxisMap:
-    own = (axis(BUFFER) if each.kind == "dynamic" and past in terms(each.symbol) else each for each in axes.axes)
-    return AxisMap(tuple(own))
-
-
-def cache_tensors(spec: ExportSpec, config: Snapshot) -> Iterator[tuple[InputSpec | None, OutputSpec | None]]:
-    """The cache, by layers and then rows: each tensor as an input, and as an output; None where it is not one."""
+def cache_tensors(spec: ExportSpec, config: Snapshot) -> Iterator[tuple[InputSpec, OutputSpec | None]]:
+    """The cache, by layers and then rows: each tensor as an input, and as an output, if the graph returns it."""
     rows = [(layer, row) for row in spec.cache.rows for layer in _layers(spec, config, row.layers, row.name)]
     for layer, row in sorted(rows, key=itemgetter(0)):
-        past: InputSpec | None = None
+        name, path = _in_layer(row.input_name, layer), _path(row.input_path, layer, str)
+        past = InputSpec(name, row.input_axes, "past_states", "float", path, layer=layer)
         present: OutputSpec | None = None
-        if row.input_name is not None:
-            name, path = _in_layer(row.input_name, layer), _path(row.input_path, layer, str)
-            past = InputSpec(name, row.input_axes, "past_states", "float", path, layer=layer)
         if row.output_name is not None:
             name, path = _in_layer(row.output_name, layer), _path(row.output_path, layer, int)
             present = OutputSpec(name, row.output_axes, path, layer=layer, kind="float")

@@ -28,7 +28,7 @@ def within_ranges(spec: PlannedSpec) -> PlannedSpec:
 
 def case_within(case: Sized, spec: PlannedSpec) -> Sized:
     """A case, or a planned spec, with its sizes moved into the ranges and limits of a planned spec."""
-    sizes = traced_sizes(case)
+    sizes: dict[str, int] = traced_sizes(case)
     moved = {name: min(max(sizes[name], low), high) for name, (low, high) in ranges(spec).items() if name in sizes}
     if not spec.limits:
         return resized(case, moved)

@@ -193,7 +193,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         call=evolve(complete.call, constants=_constants(complete, config, taken), builders=tuple(builders)),
         check=complete.check,
         target=complete.target,
-        feedback=tuple(Feedback(past.name, present.name) for past, present in fed_back if past and present),
+        feedback=tuple(Feedback(past.name, present.name) for past, present in fed_back if present is not None),
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
     facts = text_facts(complete.normalizer, config) if config else TextFacts()
@@ -285,8 +285,7 @@ def _with_available_links(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def _inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
     """The inputs, with those of the cache after the last input that a row names."""
-    every = cache_tensors(spec, config) if spec.cache.past in ("inputs", "both") else ()
-    cached = [past for past, _ in every if past is not None]
+    cached = [past for past, _ in cache_tensors(spec, config)] if spec.cache.past in ("inputs", "both") else ()
     order = [tensor.name for tensor in spec.inputs]
     after = max((order.index(row.after) + 1 for row in spec.cache.rows if row.after in order), default=len(order))
     tensors = (*spec.inputs[:after], *cached, *spec.inputs[after:])
@@ -387,7 +386,7 @@ def _planned_dummies(spec: ExportSpec, config: Snapshot, entries: Dummies, used:
 def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], tensors: tuple[InputSpec, ...]) -> Case:
     """The planned case; rows of the cache that it replaces become inputs."""
     rows = cache_tensors(evolve(spec, cache=overlay.spec.cache), config)
-    cached = tuple(_tensor(spec, config, past) for past, _ in rows if past is not None)
+    cached = tuple(_tensor(spec, config, past) for past, _ in rows)
     sizes = (AxisFacts(axis.name, axis.size) for axis in overlay.spec.axes)
     return Case(
         overlay.name,
