@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import case, runs
-from onnxfn.specs.algebra.spec import ExportSpec, Target
+from onnxfn.specs.algebra.spec import ExportSpec, Target, inner_specs
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import kv_cache
 from onnxfn.specs.errors import InvalidSpec
@@ -81,17 +81,18 @@ def with_static_cache(spec: ExportSpec, length: int = 2048) -> ExportSpec:
     64
     """
     chosen = for_some_task(spec)
-    if not (chosen.task or "").endswith(WITH_PAST):
-        raise InvalidSpec(
-            f"{spec.name or 'this spec'} has no past for {chosen.task}, so it has no static cache; "
-            f"use the task {chosen.task}{WITH_PAST}"
-        )
-    if chosen.target.shared_cache or not isinstance(length, int) or length < 1:
-        reason = f"the length is {length!r}" if not chosen.target.shared_cache else "with_shared_cache is another form"
-        raise InvalidSpec(f"no static cache for {spec.name or 'this spec'}: {reason}")
-    return compose(
-        chosen, ExportSpec(target=Target(static_cache=length, opset=max(SCATTER_OPSET, chosen.target.opset or 0)))
-    )
+    grows = any(row.grows for inner in inner_specs(chosen) for row in inner.cache.rows)
+    reason = ""
+    if chosen.target.shared_cache:
+        reason = "with_shared_cache is another form of the cache"
+    elif not isinstance(length, int) or length < 1:
+        reason = f"its length is {length!r}"
+    elif not grows or not (chosen.task or "").endswith(WITH_PAST):
+        reason = f"no keys and values grow for {chosen.task}; decoders have them, for text-generation-with-past"
+    if reason:
+        raise InvalidSpec(f"{spec.name or 'this spec'} has no static cache: {reason}")
+    opset = max(SCATTER_OPSET, chosen.target.opset or SCATTER_OPSET)
+    return compose(chosen, ExportSpec(target=Target(static_cache=length, opset=opset)))
 
 
 LATENT = "num_latents"
