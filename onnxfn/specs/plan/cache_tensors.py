@@ -17,7 +17,7 @@ from onnxfn.specs.axes import AxisMap, axis, symbols, terms
 from onnxfn.specs.axis_symbols import AxisFacts, graph_axes
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import Path
-from onnxfn.specs.edits.caches import LAYER, NEXT, PAST
+from onnxfn.specs.edits.caches import LAYER, NEXT, PAST, SCATTER_OPSET
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened
 from onnxfn.specs.records import InputSpec, NestedDummy, OutputSpec, Source
 
@@ -56,9 +56,6 @@ WRITE_INDICES = "write_indices"
 
 BUFFER = "max_cache_length"
 """The axis of the length of the buffers; its size is fixed."""
-
-SCATTER_OPSET = 24
-"""The first opset with TensorScatter, and with the lengths of texts as an input of Attention."""
 
 
 def in_buffers(spec: ExportSpec) -> ExportSpec:

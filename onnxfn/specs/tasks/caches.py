@@ -7,9 +7,8 @@ from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import case, runs
 from onnxfn.specs.algebra.spec import ExportSpec, Target, inner_specs
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.caches import kv_cache
+from onnxfn.specs.edits.caches import SCATTER_OPSET, kv_cache
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.plan.cache_tensors import SCATTER_OPSET
 from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
 
 OPSET = 23
