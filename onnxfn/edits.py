@@ -31,5 +31,6 @@ if TYPE_CHECKING:
     from onnxfn.specs.edits.whisper_for_genai import whisper_for_genai as whisper_for_genai
     from onnxfn.specs.tasks.caches import with_expanded_cache as with_expanded_cache
     from onnxfn.specs.tasks.caches import with_shared_cache as with_shared_cache
+    from onnxfn.specs.tasks.caches import with_static_cache as with_static_cache
 
 __all__, __getattr__, __dir__ = public_names(__name__)

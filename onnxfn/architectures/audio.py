@@ -255,8 +255,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         ),
         "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
         "fastspeech2_conformer_with_hifigan": compose(
-            fastspeech2_conformer,
-            tasked("text-to-audio", gives("waveform", "batch_size n_samples")),
+            fastspeech2_conformer, tasked("text-to-audio", gives("waveform", "batch_size n_samples"))
         ),
         "nemotron3_5_asr": transducer(
             nemotron_frames,

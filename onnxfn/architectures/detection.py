@@ -67,9 +67,7 @@ yolos: ExportSpec = compose(
 def rt_detr(*outputs: ExportSpec) -> ExportSpec:
     """A spec of RT-DETR, or of a model derived from it, which has these outputs beyond those of object-detection."""
     return compose(
-        images_without_cases,
-        image_cases((96, 128), (160, 96), traced=(320, 320)),
-        tasked("object-detection", *outputs),
+        images_without_cases, image_cases((96, 128), (160, 96), traced=(320, 320)), tasked("object-detection", *outputs)
     )
 
 
@@ -237,8 +235,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
         ),
         # Attention is eager: the other implementations branch on the number of keypoints.
         "lightglue": compose(
-            superglue,
-            ExportSpec(call=Call(submodule="detection.keypoint_matcher", attention="eager")),
+            superglue, ExportSpec(call=Call(submodule="detection.keypoint_matcher", attention="eager"))
         ),
         "lw_detr": lw_detr,
         "mask2former": compose(maskformer, tasked("image-segmentation", universal_segmentation)),

@@ -200,10 +200,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             denoises("out_hidden_states"),
         ),
         "diffusers.sd3-transformer-2d": compose(
-            float_input("hidden_states", LATENT_AXES),
-            denoiser,
-            pooled_projection_inputs,
-            denoises("out_hidden_states"),
+            float_input("hidden_states", LATENT_AXES), denoiser, pooled_projection_inputs, denoises("out_hidden_states")
         ),
         "diffusers.t5-encoder": compose(
             text_model_inputs, serves("feature-extraction", loads("T5EncoderModel"), LAST_HIDDEN_STATE)

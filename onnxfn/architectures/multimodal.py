@@ -114,9 +114,7 @@ layoutlmv3: ExportSpec = compose(
 # Features of image regions, from another model, follow the tokens.
 REGION_AXES = "batch_size visual_seq_length"
 text_with_regions: ExportSpec = compose(
-    texts,
-    sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9)),
-    text_inputs,
+    texts, sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9)), text_inputs
 )
 visual_bert: ExportSpec = compose(
     text_with_regions,

@@ -234,12 +234,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             ),
             generation_tasks("text-generation", gives("logits", f"{TARGET} _"), encoder=EMPTY),
         ),
-        "vision-encoder-decoder": composite(
-            pixel_inputs,
-            "batch_size _ _",
-            "image-to-text",
-            image_reads("encoder."),
-        ),
+        "vision-encoder-decoder": composite(pixel_inputs, "batch_size _ _", "image-to-text", image_reads("encoder.")),
         **speech.ROWS,
     }
 )

@@ -123,8 +123,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             tasked("masked-im", fixed_images),  # the masked patches are reshaped to a square
         ),
         "pp_lcnet": compose(
-            dynamic_images,
-            tasked("image-classification", gives("logits", "batch_size _", path=("last_hidden_state",))),
+            dynamic_images, tasked("image-classification", gives("logits", "batch_size _", path=("last_hidden_state",)))
         ),
         # Positions come from rotations, so a video may have any number of frames from 2 on. ONNX Runtime refuses a lone
         # one, which modeling_vjepa2.VJEPA2Embeddings.forward repeats.

@@ -19,7 +19,7 @@ from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.slots import pretranspose, to_slots
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
-from onnxfn.graphs.passes.shared_cache import share_cache
+from onnxfn.graphs.passes.shared_cache import share_cache, tell_lengths
 from onnxfn.graphs.passes.simplify import (
     convert_opset,
     read_numbers,
@@ -99,6 +99,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         "model": type(model).__name__,
         "limits": stated(built.limits),
         "conditions": stated(built.conditions),
+        "static_cache": str(part.spec.target.static_cache or ""),
         "constants": SEPARATOR.join(constants) if part.spec.derived is not None else "",
     }
     graph = built.model
@@ -133,6 +134,7 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[An
         lambda graph: convert_opset(graph, target.opset or 0),
         fuse_operators,
         *((lambda graph: share_cache(graph, part),) if target.shared_cache else ()),
+        *((tell_lengths,) if target.static_cache else ()),
         separate_pads,
         *((pretranspose,) if options.pretranspose else ()),
         lambda graph: name_ports(graph, part),

@@ -11,6 +11,7 @@ from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.specs.converters import resolve
 from onnxfn.specs.edits.logits_to_keep import LOGITS_TO_KEEP
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.plan.cache_tensors import WRITE_INDICES
 from onnxfn.specs.records import ArgumentBuilder
 
 CacheTensors = Mapping[str, Mapping[str, Any]]
@@ -39,6 +40,9 @@ def _with_object(model: Any, builder: ArgumentBuilder, tree: Any, path: list[str
     """A tree with the object of a builder at a path."""
     if not path:
         build = resolve(builder.by, {**ARGUMENT_BUILDERS, **CLASSES}, kind="argument builder")
+        if isinstance(tree, Mapping) and WRITE_INDICES in tree:
+            others = {name: value for name, value in tree.items() if name != WRITE_INDICES}
+            return in_buffers(build(model, others), tree[WRITE_INDICES])
         return build(model, tree) if builder.by in ARGUMENT_BUILDERS else build(**tree)
     if isinstance(tree, Mapping):
         return {**tree, path[0]: _with_object(model, builder, tree.get(path[0], {}), path[1:])}
@@ -92,6 +96,34 @@ def encoder_decoder_cache(model: Any, tensors: Mapping[str, CacheTensors]) -> An
 
     names = ("self_attention_cache", "cross_attention_cache")
     return EncoderDecoderCache(*(dynamic_cache_without_config(model, tensors.get(name, {})) for name in names))
+
+
+def in_buffers(cache: Any, written: Any) -> Any:
+    """A cache whose keys and values are buffers of one length, which begin with those of `written` tokens.
+
+    Each layer keeps the whole text, also one with a sliding window: the model's mask applies the window.
+    """
+    for layer in getattr(cache, "self_attention_cache", cache).layers:
+        if getattr(layer, "keys", None) is not None:
+            _keep_length(layer, written)
+    return cache
+
+
+def _keep_length(layer: Any, written: Any) -> None:
+    """Lets a layer of a cache write new keys and values into its own, behind those of `written` tokens."""
+
+    def update(keys: Any, values: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+        start, layer.written = layer.written, layer.written + keys.shape[2]
+        layer.keys = layer.keys.slice_scatter(keys, 2, start, layer.written)
+        layer.values = layer.values.slice_scatter(values, 2, start, layer.written)
+        return layer.keys, layer.values
+
+    layer.written, layer.update = written, update
+    layer.is_compileable = (
+        True  # else transformers leaves out the mask for one token, which then reads the whole buffer
+    )
+    layer.get_seq_length = lambda *_: layer.written
+    layer.get_mask_sizes = lambda *_: (layer.keys.shape[2], 0)
 
 
 def last_positions(model: Any, number: Any) -> slice:

@@ -23,7 +23,7 @@ from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import pattern, shape, symbols
 from onnxfn.specs.converters import at, nested
 from onnxfn.specs.errors import CaptureFailed, UnknownName, errors_as, first_line, listed, unknown
-from onnxfn.specs.records import KINDS, Constant
+from onnxfn.specs.records import KINDS, Constant, InputSpec
 
 COMMON_ARGUMENTS = (
     *("return_dict", "use_cache", "use_mems", "is_decoder"),
@@ -139,14 +139,14 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
     inner = [constant for constant in spec.call.constants if constant.path]
     of_sizes, of_model = size_inputs(spec), float_dtype(model)
 
-    def argument(name: str, tensor: Any) -> Any:
-        if name in of_sizes:  # a number, traced as the size of this axis
-            return tensor.shape[0] if tensor.ndim else int(tensor)
-        return tensor.to(of_model) if name in spec.io_names else tensor
+    def argument(input_: InputSpec, tensor: Any) -> Any:
+        if input_.name in of_sizes:  # a number, traced as the size of this axis
+            return tensor.shape[0] if input_.axes == of_sizes[input_.name] else int(tensor)
+        return tensor.to(of_model) if input_.name in spec.io_names else tensor
 
     def forward(tensors: Sequence[Any]) -> Any:
         pairs = zip(spec.inputs, tensors, strict=True)
-        leaves = [(input_.forward_path, argument(input_.name, tensor)) for input_, tensor in pairs]
+        leaves = [(input_.forward_path, argument(input_, tensor)) for input_, tensor in pairs]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
         arguments = nested([*leaves, *values])
         named = {**constants, **built_arguments(model, spec.call.builders, arguments)}

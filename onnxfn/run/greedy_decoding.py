@@ -14,6 +14,7 @@ from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
 from onnxfn.specs.edits.token_embeddings import EMBEDS
 from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.plan.cache_tensors import WRITE_INDICES
 
 PAST = "past"
 """The prefix of inputs that hold the cache."""
@@ -71,7 +72,7 @@ def greedy(
     cache = _cache_by_name(decoder.later) if decoder.cache is None else decoder.cache
     past = _empty_past(decoder.first, len(texts), cache)
     for _ in range(steps):
-        outputs = decoded(decoder, new, mask, past)
+        outputs, past = _read(decoder, new, mask, past, cache)
         decoder = evolve(decoder, first=decoder.later, features=NOTHING)
         new = choose(outputs["logits"][:, -1], texts)[:, None]
         if stop:
@@ -79,12 +80,31 @@ def greedy(
             new = np.where(has_ended, texts[:, -1:], new)
         texts = np.concatenate([texts, new], axis=1)
         mask = np.concatenate([mask, np.ones_like(new)], axis=1)
-        # The keys and values of the cross-attention stay the same once they are computed.
-        constant = {name for name, array in past.items() if ".encoder." in name and array.size > 0}
-        past = {name: past[name] if name in constant else outputs[output] for name, output in cache.items()}
         if stop and np.isin(new, stop).all():
             break
     return texts
+
+
+def _read(
+    decoder: Decoder, new: Array, mask: Array, past: Mapping[str, Array], cache: Mapping[str, str]
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The outputs for the last of new tokens, and the past after them. A graph of fixed length reads them in steps."""
+    step, before = _fixed_length(decoder.first) or new.shape[1], mask.shape[1] - new.shape[1]
+    if new.shape[1] % step:
+        raise InvalidSpec(f"the graph reads {step} tokens at a time, and the prompts have {new.shape[1]}: pad them")
+    for end in range(step, new.shape[1] + 1, step):
+        outputs = decoded(decoder, new[:, end - step : end], mask[:, : before + end], past)
+        # The keys and values of the cross-attention stay the same once they are computed.
+        constant = {name for name, array in past.items() if ".encoder." in name and array.size > 0}
+        past = {name: past[name] if name in constant else outputs[output] for name, output in cache.items()}
+    return outputs, dict(past)
+
+
+def _fixed_length(session: Any) -> int | None:
+    """The number of tokens that a graph with a static cache reads at a time; None for any number."""
+    shapes = {port.name: port.shape for port in session.get_inputs()}
+    length = shapes.get("input_ids", shapes.get(EMBEDS, ()))[1:2]
+    return length[0] if WRITE_INDICES in shapes and length and isinstance(length[0], int) else None
 
 
 def prompt_outputs(decoder: Decoder, input_ids: Array, attention_mask: Array) -> dict[str, Array]:
@@ -123,7 +143,8 @@ def present_name(name: str) -> str:
 def _text_feeds(session: Any, new: Array, mask: Array, positions_of: Positions) -> dict[str, Array]:
     """The token ids, position ids and attention mask of the new tokens.
 
-    The mask covers the whole text, or the new tokens alone, if its second axis has the symbol of the tokens.
+    The mask covers the whole text, or the new tokens alone, if its second axis has the symbol of the tokens. With a
+    static cache it covers the buffers, and the graph is told where they end.
     """
     positions = positions_of(mask)[..., -new.shape[1] :]
     shapes: dict[str, Sequence[Any]] = {port.name: port.shape for port in session.get_inputs()}
@@ -131,7 +152,19 @@ def _text_feeds(session: Any, new: Array, mask: Array, positions_of: Positions) 
     mask_feed = mask[:, -new.shape[1] :] if shapes.get("attention_mask", ())[1:2] == length else mask
     several = shapes.get("position_ids", ())[:-2]  # M-RoPE: one for each of three axes
     positions = np.broadcast_to(positions, (*several, *positions.shape[-2:]))
-    return {"input_ids": new, "attention_mask": mask_feed, "position_ids": positions}
+    feeds = {"input_ids": new, "attention_mask": mask_feed, "position_ids": positions}
+    return feeds | _static_feeds(session, mask, new.shape[1]) if WRITE_INDICES in shapes else feeds
+
+
+def _static_feeds(session: Any, mask: Array, new: int) -> dict[str, Array]:
+    """The mask over buffers of one length, and the index of the new tokens. InvalidSpec if the text is longer."""
+    length, text = int(session.get_modelmeta().custom_metadata_map["onnxfn.static_cache"]), mask.shape[1]
+    if text > length:
+        raise InvalidSpec(
+            f"the static cache holds {length} tokens with the prompt and its padding, and token {text} does not fit; "
+            "ask for fewer new tokens, or export a longer cache: with_static_cache(spec, length=...) (--static-cache)"
+        )
+    return {"attention_mask": np.pad(mask, ((0, 0), (0, length - text))), WRITE_INDICES: np.array([text - new])}
 
 
 def session_outputs(session: Any, known: Mapping[str, Array]) -> dict[str, Array]:

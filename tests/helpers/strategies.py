@@ -219,6 +219,7 @@ targets = st.builds(
     quantization=st.lists(weight_rules, max_size=3).map(tuple),
     adapter_inputs=optional(st.lists(st.sampled_from(("q_proj", "v_proj")), unique=True, max_size=2).map(tuple)),
     shared_cache=optional(st.booleans()),
+    static_cache=optional(st.sampled_from((64, 2048))),
 )
 caches = st.builds(Cache, rows=by_name(cache_rows), past=optional(st.sampled_from(("inputs", "outputs", "both"))))
 calls = st.builds(

@@ -16,10 +16,7 @@ from onnxfn.specs.records import Getter, Kind, NestedDummy
 
 Forms = tuple[ExportSpec, ...]
 
-PIXELS = compose(
-    image_inputs("num_images"),
-    sized_in("one several", num_images=(2, 1, 3)),
-)
+PIXELS = compose(image_inputs("num_images"), sized_in("one several", num_images=(2, 1, 3)))
 """Images of the size that the configuration has."""
 
 
@@ -85,8 +82,7 @@ def _packed_grids(merge: Getter | int) -> ExportSpec:
 
 
 GRID_DUMMIES = compose(
-    _packed_grids(from_config("merged_side")),
-    sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 64, 144)),
+    _packed_grids(from_config("merged_side")), sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 64, 144))
 )
 """The patches of one to three images in one row."""
 
@@ -166,9 +162,7 @@ PADDED_PATCHES = compose(
 """The patches of each image, padded, with the height and the width of each."""
 
 IMAGE_PATCHES = compose(
-    PIXELS,
-    _pixels("num_images num_patches patch_values="),
-    sized_in("one several", num_patches=(12, 7, 15)),
+    PIXELS, _pixels("num_images num_patches patch_values="), sized_in("one several", num_patches=(12, 7, 15))
 )
 """The patches of each image, without places."""
 
@@ -230,10 +224,7 @@ IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
 FRAMES, WINDOW = "sound_length", "num_frames="
 """The axis of the frames of a spectrogram: of any number, or of the number that the configuration has."""
 
-SOUNDS = compose(
-    padded("right"),
-    sized_in("one several", num_sounds=(2, 1, 3), sound_length=(200, 100, 300)),
-)
+SOUNDS = compose(padded("right"), sized_in("one several", num_sounds=(2, 1, 3), sound_length=(200, 100, 300)))
 """Two sounds of 200 frames, and other numbers of both."""
 
 
@@ -293,10 +284,7 @@ PLAIN: Forms = tuple(
 )
 """Spectrograms without a mask."""
 
-WAVE_DUMMIES = compose(
-    padded("right"),
-    sized_in("one several", num_sounds=(2, 1, 3), num_samples=(16000, 9600, 12000)),
-)
+WAVE_DUMMIES = compose(padded("right"), sized_in("one several", num_sounds=(2, 1, 3), num_samples=(16000, 9600, 12000)))
 """Two sounds of 16,000 samples, and other numbers of both."""
 
 WAVES: Forms = tuple(
@@ -310,9 +298,7 @@ WAVES: Forms = tuple(
 """Waveforms and their masks."""
 
 ONE_WAVE = compose(
-    WAVE_DUMMIES,
-    takes("input_values", "1 num_samples", "normal", kind="float"),
-    runs("features.whole_sound_features"),
+    WAVE_DUMMIES, takes("input_values", "1 num_samples", "normal", kind="float"), runs("features.whole_sound_features")
 )
 """One waveform without padding."""
 

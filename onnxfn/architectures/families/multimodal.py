@@ -48,8 +48,7 @@ text_with_end: ExportSpec = generates(
 """The dummy inputs of texts for models that pool at the end token: each text has it once, at its end."""
 
 text_batch_cases: ExportSpec = compose(
-    text_cases,
-    sized_in("one right-padded left-padded", text_batch_size=(2, 3, 1, 5)),
+    text_cases, sized_in("one right-padded left-padded", text_batch_size=(2, 3, 1, 5))
 )
 """The cases of the check for texts and images.
 
@@ -61,8 +60,7 @@ vision_tower: ExportSpec = compose(runs("self.get_image_features"), embedding_ou
 audio_tower: ExportSpec = compose(runs("self.get_audio_features"), embedding_output("audio_embeds", "batch_size"))
 
 video_tower: ExportSpec = compose(
-    runs("self.get_video_features"),
-    gives("video_embeds", "batch_size _ _", path=("pooler_output",)),
+    runs("self.get_video_features"), gives("video_embeds", "batch_size _ _", path=("pooler_output",))
 )
 """The towers of contrastive models: the module that a part runs, and the output of the part, its embeddings.
 
@@ -92,11 +90,7 @@ def contrastive_tasks(*inputs: ExportSpec, other: str = "image", batch: str = "b
 
 
 two_towers: ExportSpec = compose(
-    text_dummies,
-    reads(vocab_size="text_config.vocab_size"),
-    text_batch_cases,
-    image_reads(),
-    always(return_dict=True),
+    text_dummies, reads(vocab_size="text_config.vocab_size"), text_batch_cases, image_reads(), always(return_dict=True)
 )
 """`text_and_vision` without inputs and tasks, for models that have others: SigLIP, GroupViT, X-CLIP."""
 
@@ -120,9 +114,7 @@ vision_model: ExportSpec = compose(fixed_images, image_features("batch_size _ _"
 """The vision model of a contrastive model, as a separate model: CLIPVisionModel, BlipVisionModel."""
 
 text_model_inputs: ExportSpec = compose(
-    texts,
-    reads(num_layers="num_hidden_layers"),
-    takes("input_ids", TOKENS, "token_ids"),
+    texts, reads(num_layers="num_hidden_layers"), takes("input_ids", TOKENS, "token_ids")
 )
 """`text_model` without a task, for models with other outputs. Its texts have no padding: there is no mask."""
 

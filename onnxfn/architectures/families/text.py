@@ -43,12 +43,7 @@ text_tasks: ExportSpec = compose(
 )
 """The tasks of text encoders."""
 
-text_encoder: ExportSpec = compose(
-    text_tasks,
-    texts,
-    generates("token_positions", "positions"),
-    text_reads,
-)
+text_encoder: ExportSpec = compose(text_tasks, texts, generates("token_positions", "positions"), text_reads)
 """Models that read a text as a whole: BERT, RoBERTa, DeBERTa.
 
 Inputs: none. Compose it with `text_inputs` or `bert_inputs`.

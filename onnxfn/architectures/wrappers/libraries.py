@@ -13,7 +13,4 @@ def text_and_image_encoder(
     """Texts and images, any number of each -> their embeddings. Each runs separately through all of the model."""
     texts = {"input_ids": input_ids, "attention_mask": attention_mask, "modality": "text"}
     images = {"pixel_values": pixel_values, "modality": "image"}
-    return {
-        "text_embeds": model(texts)["sentence_embedding"],
-        "image_embeds": model(images)["sentence_embedding"],
-    }
+    return {"text_embeds": model(texts)["sentence_embedding"], "image_embeds": model(images)["sentence_embedding"]}

@@ -273,7 +273,7 @@ def symbol_sizes(spec: PlannedSpec, inputs: Mapping[str, Array]) -> dict[str, in
         for axis, symbol in symbols(input_.axes).items():
             sizes[symbol] = max(sizes.get(symbol, 0), inputs[input_.name].shape[axis])
     numbers = {name: symbols(axes) for name, axes in size_inputs(spec).items()}
-    return sizes | {symbol: int(inputs[name]) for name, of in numbers.items() for symbol in of.values()}
+    return sizes | {symbol: inputs[name].item() for name, of in numbers.items() for symbol in of.values()}
 
 
 def case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str:

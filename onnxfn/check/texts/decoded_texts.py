@@ -143,7 +143,7 @@ def token_part_of(part: Part, plan: Plan) -> Part:
 def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
     """Left-padded prompts. `known` are the inputs that other parts compute."""
     inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
-    mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))
+    mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))[:, : inputs["input_ids"].shape[1]]
     of_text = ("input_ids", "attention_mask", "position_ids")
     varying = {*of_text, *known, *(feedback.input for feedback in spec.feedback)}
     constant = {name: array for name, array in inputs.items() if name not in varying}
@@ -214,8 +214,10 @@ def logits_without_cache(
     prompt_mask = prompts.attention_mask
     mask = np.concatenate([prompt_mask, np.ones_like(texts[:, prompt_mask.shape[1] :])], axis=1)
     positions = np.maximum(mask.cumsum(axis=1) - 1, 0)
-    text_inputs = {"input_ids": texts, "attention_mask": mask, "position_ids": positions}
     inputs = dummies(part.spec, _text_sizes(part.spec, texts.shape[1]))
+    behind = inputs.get("attention_mask", mask).shape[1] - mask.shape[1]  # more than 0 with a static cache
+    mask = np.pad(mask, ((0, 0), (0, behind)))
+    text_inputs = {"input_ids": texts, "attention_mask": mask, "position_ids": positions}
     known = {**_linked_inputs(part, plan, run), **prompts.constant_inputs, **text_inputs}
     # In float64, what other parts compute stays float64.
     fed = {name: _like(array, inputs[name]) for name, array in known.items() if name in inputs}

@@ -15,7 +15,7 @@ from toolz import memoize
 from onnxfn.check.cases.references import Reference
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.pretrained import pretrained
-from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
+from onnxfn.specs.algebra.dummies import Array, axes_of_inputs, dummies, known_sizes, padded
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.axis_symbols import fixed_sizes
@@ -156,8 +156,7 @@ def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None, co
     axes = [(symbol, linked[each.name].shape[axis]) for each in read for axis, symbol in symbols(each.axes).items()]
     of_linked = {symbol: size for symbol, size in axes if symbol.isidentifier()}
     sizes = {spec.batch: rows, **dict.fromkeys(past_lengths(spec), 0), length: row, **of_linked}
-    used = {name for input_ in spec.inputs for name in names(input_.axes)}
-    return {name: size for name, size in sizes.items() if name in used and name not in fixed}
+    return {name: size for name, size in sizes.items() if name in axes_of_inputs(spec) and name not in fixed}
 
 
 def reads_text(spec: PlannedSpec) -> bool:

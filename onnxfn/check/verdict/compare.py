@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from attrs import evolve, frozen
 
+from onnxfn.check.cases.references import symbol_sizes
 from onnxfn.check.verdict.verdict import (
     NO_ERROR,
     Comparison,
@@ -26,6 +27,8 @@ from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.axes import symbols, terms
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
+from onnxfn.specs.plan.cache_tensors import BUFFER
+from onnxfn.specs.plan.check_cases import past_lengths
 from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.stored.reports import Tick, no_tick
 
@@ -52,13 +55,16 @@ def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, A
     if mask_input is None:
         return all_elements
     batch, *_, length = symbols(mask_input.axes).values()
-    output_symbols = symbols(output.axes)
-    lengths = (terms(length)[-1], NUM_LOGITS)
-    token_axes = [axis for axis, symbol in output_symbols.items() if terms(symbol)[-1] in lengths]
-    if not token_axes or output_symbols.get(0) != batch:
+    output_symbols, mask = symbols(output.axes), inputs[mask_input.name].astype(bool)
+    text, lengths = mask, {terms(length)[-1], NUM_LOGITS}
+    if length == BUFFER:  # of a static cache; the text ends with the new tokens
+        ((past, new),) = past_lengths(spec).items()
+        sizes = symbol_sizes(spec, inputs)
+        text, lengths = mask[:, : sizes[past] + sizes[new]], {new, *lengths}
+    masks = {axis: mask if of == BUFFER else text for axis, of in output_symbols.items() if terms(of)[-1] in lengths}
+    if not masks or output_symbols.get(0) != batch:
         return all_elements
-    mask = inputs[mask_input.name].astype(bool)
-    return lambda array: array[_at_tokens(mask, array.shape, token_axes)]
+    return lambda array: array[_at_tokens(masks, array.shape)]
 
 
 def token_features(spec: PlannedSpec, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> Select:
@@ -71,10 +77,10 @@ def token_features(spec: PlannedSpec, shape: tuple[int, ...], inputs: Mapping[st
     return lambda array: array[tokens]
 
 
-def _at_tokens(mask: Array, shape: tuple[int, ...], token_axes: Iterable[int]) -> Array:
-    """True where an element of this shape is at a token along each of these axes."""
+def _at_tokens(masks: Mapping[int, Array], shape: tuple[int, ...]) -> Array:
+    """True where an element of this shape is at a token along each axis, by the mask of the axis."""
     at_tokens = np.ones(shape, dtype=bool)
-    for axis in token_axes:
+    for axis, mask in masks.items():
         past = max(0, shape[axis] - mask.shape[1])
         tokens = np.pad(mask, ((0, 0), (past, 0)), constant_values=True)[:, past + mask.shape[1] - shape[axis] :]
         at_tokens &= tokens.reshape([len(mask), *(shape[axis] if i == axis else 1 for i in range(1, len(shape)))])

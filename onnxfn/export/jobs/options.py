@@ -267,6 +267,7 @@ _TABLE = (
     ),
     Option("expanded_cache", bool, CACHE, SPEC, "Cache keys and values of all heads, not latent ones, for ORTModel."),
     Option("shared_cache", bool, CACHE, SPEC, "Past and present share a buffer: onnxruntime-genai copies no cache."),
+    Option("static_cache", int, CACHE, SPEC, "Keys and values lie in buffers of this length, in standard operators."),
     Option(
         *("inputs_embeds", bool, GRAPH, SPEC),
         "The graph takes embeddings instead of token ids; the embedding table is a file of its own.",

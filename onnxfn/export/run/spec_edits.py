@@ -23,7 +23,7 @@ from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, wit
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.edits.weights import quantize, with_adapter_inputs
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.tasks.caches import with_expanded_cache, with_shared_cache
+from onnxfn.specs.tasks.caches import with_expanded_cache, with_shared_cache, with_static_cache
 from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
 from onnxfn.weights.layouts import layout_of
 from onnxfn.weights.write import resolved_write_options
@@ -50,6 +50,7 @@ CHANGES: Mapping[str, Callable[[ExportSpec, Any, Any], ExportSpec]] = MappingPro
         "adapter_input": lambda spec, layers, _: with_adapter_inputs(spec, *layers),
         "expanded_cache": lambda spec, _, __: with_expanded_cache(spec),
         "shared_cache": lambda spec, _, __: with_shared_cache(spec),
+        "static_cache": lambda spec, length, _: with_static_cache(spec, length),
         "inputs_embeds": lambda spec, _, __: with_inputs_embeds(spec),
         "rename": lambda spec, names, _: renamed(spec, **dict(names)),
     }

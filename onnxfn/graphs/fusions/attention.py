@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
+import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.graphs.nodes.nodes import (
@@ -220,6 +222,10 @@ def _unchanged_mask(node: Any) -> Any:
 def _gathered_tensor(gather: Any) -> Any:
     """The tensor that a GatherND reads at every index, in order, unsqueezed to the axes of the output; else None."""
     tensor, output = gather.inputs[0], gather.outputs[0]
+    if _is_every_index(constant_array(gather.inputs[1]), shape_of(tensor)):
+        return insert_value(
+            gather, "Reshape", [tensor, int_constant(gather.graph, *shape_of(output))], output, output.shape
+        )
     indices, rank = producer(gather.inputs[1], "Concat"), len(shape_of(output))
     if indices is None or attribute(gather, "batch_dims", 0) or not is_last_axis(attribute(indices, "axis"), rank + 1):
         return None
@@ -233,6 +239,13 @@ def _gathered_tensor(gather: Any) -> Any:
         return None
     new_axes = int_constant(gather.graph, *(axis for axis in range(rank) if axis not in sizes))
     return insert_value(gather, "Unsqueeze", [tensor, new_axes], output, shape)
+
+
+def _is_every_index(indices: Any, sizes: tuple[Any, ...]) -> bool:
+    """Whether constant indices are those of all elements of a tensor of these sizes, in order."""
+    if indices is None or not all(isinstance(size, int) for size in sizes) or indices.size != prod(sizes) * len(sizes):
+        return False
+    return bool((indices.reshape(-1, len(sizes)) == np.indices(sizes).reshape(len(sizes), -1).T).all())
 
 
 def _counting_axis(indices: Any, size: Any, rank: int) -> int | None:
@@ -250,7 +263,9 @@ def _counting_axis(indices: Any, size: Any, rank: int) -> int | None:
 
 
 def _is_range(value: Any, size: Any) -> bool:
-    """Whether a value is `Range(0, size, 1)`, with any number of axes inserted."""
+    """Whether a value is `Range(0, size, 1)`, or these numbers as a constant, with any number of axes inserted."""
+    if (array := constant_array(value)) is not None and array.size == size:
+        return bool((array.ravel() == np.arange(size)).all())
     while (unsqueeze := producer(value, "Unsqueeze")) is not None:
         value = unsqueeze.inputs[0]
     node = producer(value, "Range")

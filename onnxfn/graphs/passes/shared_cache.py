@@ -41,6 +41,24 @@ def share_cache(model: Any, part: Part) -> Any:
     return nodes.import_domain(nodes.merge_equal_nodes(model))  # each attention has a bias of its own at first
 
 
+def tell_lengths(model: Any) -> Any:
+    """Tells each Attention how many keys of its buffers count.
+
+    Before: a fused graph of opset 24 or later, whose new keys and values are written by TensorScatter.
+    After: `nonpad_kv_seqlen` of each Attention that reads such buffers is the index of the first new token plus the
+    number of new tokens. No key behind these is read, whatever the mask says.
+    """
+    for node in [node for node in model.graph if nodes.is_operator(node, "Attention")]:
+        scatter = nodes.producer(node.inputs[1], "TensorScatter")
+        if scatter is not None:
+            _, new, index = scatter.inputs
+            length = nodes.size_tensor(node, nodes.shape_of(node.inputs[0])[2], (new, 2))
+            total = nodes.insert_value(node, "Add", [index, length], index, nodes.shape_of(new)[:1])
+            node.resize_inputs(7)
+            node.replace_input_with(6, total)
+    return nodes.merge_equal_nodes(model)
+
+
 def _refuse_other_readers(value: Any, name: str) -> None:
     """CaptureFailed if another operator reads a cache, or reads what is written into it."""
     readers = [use.node for use in value.uses()]

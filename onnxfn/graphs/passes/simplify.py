@@ -71,17 +71,18 @@ def read_numbers(model: Any, part: Part) -> Any:
     """Makes an input that is a number, the size of an axis, one number.
 
     Before: the inputs are in the order of the plan. That input is a tensor with this axis, which only Shape nodes read.
-    After: the input is an int64 without axes, and one Reshape of it stands for these nodes.
+    After: the input is an int64 of one element, and one Reshape of it stands for these nodes.
     """
     import onnx_ir
 
     numbers = size_inputs(part.spec)
     ports = list(zip(part.spec.inputs, model.graph.inputs, strict=False))
-    for value in [of for input_, of in ports if input_.name in numbers]:
+    for input_, value in [(input_, of) for input_, of in ports if input_.name in numbers]:
         readers = [use.node for use in value.uses()]
         if strange := [node.op_type for node in readers if node.op_type != "Shape"]:
             raise CaptureFailed(f"a number that is the size of an axis is read as a tensor, by {strange[0]}")
-        value.shape, value.type = onnx_ir.Shape([]), onnx_ir.TensorType(onnx_ir.DataType.INT64)
+        value.type = onnx_ir.TensorType(onnx_ir.DataType.INT64)
+        value.shape = onnx_ir.Shape([1] * len(input_.axes.axes))
         if readers:
             size = onnx_ir.node("Reshape", [value, nodes.int_constant(model.graph, 1)])
             model.graph.insert_before(model.graph[0], size)
@@ -191,7 +192,14 @@ def _dtype_name(value: Any) -> str:
 
 
 SINCE: Mapping[str, int] = MappingProxyType(
-    {"Attention": 23, "RMSNormalization": 23, "RotaryEmbedding": 23, "Gelu": 20, "LayerNormalization": 17}
+    {
+        "TensorScatter": 24,
+        "Attention": 23,
+        "RMSNormalization": 23,
+        "RotaryEmbedding": 23,
+        "Gelu": 20,
+        "LayerNormalization": 17,
+    }
 )
 """A fused operator -> the opset that brings it."""
 

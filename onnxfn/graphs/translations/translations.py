@@ -17,6 +17,7 @@ from onnx_ir import DataType
 from onnxscript import opset18 as op
 from onnxscript import opset20
 from onnxscript.function_libs.torch_lib.ops import core, nn
+from onnxscript.values import Opset
 
 from onnxfn.graphs.passes.simplify import SINCE
 from onnxfn.graphs.translations.tensor_translations import (
@@ -35,10 +36,10 @@ FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # o
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
     """Operator of torch -> a function that computes it on onnxscript values, for a graph of this opset."""
     aten = torch.ops.aten
-    gelu = {aten.gelu.default: opset20.Gelu} if opset >= SINCE["Gelu"] else {}  # torch's table is for opset 18
+    later = {"Gelu": {aten.gelu.default: opset20.Gelu}, "TensorScatter": {aten.slice_scatter.default: _slice_scatter}}
     return {
         **tensor_translations(),
-        **gelu,
+        **{each: by for name, of in later.items() for each, by in of.items() if opset >= SINCE[name]},
         operator.floordiv: _floor_quotient,
         math.ceil: partial(_whole, op.Ceil),
         math.floor: partial(_whole, op.Floor),
@@ -183,6 +184,15 @@ def _copy(tensor: Any, source: Any, non_blocking: bool = False) -> Any:  # noqa:
     """A tensor with the elements of another, which is repeated if it is smaller; torch's table does not repeat it."""
     elements = op.CastLike(source, tensor)
     return elements if source.shape == tensor.shape else op.Expand(elements, op.Shape(tensor))
+
+
+def _slice_scatter(tensor: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    """A tensor with a slice replaced; behind a number of tokens, as in a static cache, by one TensorScatter."""
+    if not isinstance(start, onnx_ir.Value) or dim == 0 or step != 1:
+        return core.aten_slice_scatter(tensor, source, dim, start, end, step)
+    index, batch = op.Reshape(start, integers(1)), tensor.shape[0]
+    index = index if batch == 1 else op.Expand(index, integers(batch) if isinstance(batch, int) else size(tensor, 0))
+    return typed(Opset("", 24).TensorScatter(tensor, source, index, axis=dim), tensor.dtype, tensor.shape)
 
 
 def _where(condition: Any) -> list[Any]:

@@ -145,6 +145,15 @@ def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right", shortest:
     return tokens.astype(np.int64)
 
 
+def in_buffer(_: Random, shape: tuple[int, ...], *, tokens: Array) -> Array:
+    """A mask of tokens, and 0 up to the end of a buffer.
+
+    >>> in_buffer(np.random.default_rng(0), (1, 4), tokens=np.array([[0, 1]])).tolist()
+    [[0, 1, 0, 0]]
+    """
+    return np.pad(tokens, [(0, 0)] * (tokens.ndim - 1) + [(0, shape[-1] - tokens.shape[-1])])
+
+
 def mixed_mask(_: Random, shape: tuple[int, ...], *, sides: str = "right left holes", shortest: int = 1) -> Array:
     """1 for a token and 0 for padding; each row has the padding that is the next word of `sides`.
 
@@ -292,7 +301,7 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
         fill.__name__: fill
         for fill in (
             *(integers, ids_with_end, ids_with_image, size, uniform, scaled, two_values, normal, constant, positions),
-            *(mrope_positions, mask, mixed_mask, special_ids, first_one, repeated),
+            *(mrope_positions, mask, in_buffer, mixed_mask, special_ids, first_one, repeated),
             *(grids, packed_grids, rectangles, grid_mask, grid_positions, boxes),
         )
     }

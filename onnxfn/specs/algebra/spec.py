@@ -138,6 +138,7 @@ class Target:
         adapter_inputs: The linear layers for which the graph takes a LoRA adapter: names, or their ends.
         shared_cache: Whether past and present may lie in one buffer that is longer than the text. False: they never
             can, because the attention is another one than GroupQueryAttention computes.
+        static_cache: The length of the buffers that hold keys and values; None where they grow.
     """
 
     opset: int | None = field(default=None, validator=known_opset)
@@ -148,6 +149,7 @@ class Target:
     quantization: tuple[WeightRule, ...] = field(default=(), converter=unique_rules, metadata={"join": "rules"})
     adapter_inputs: tuple[str, ...] | None = field(default=None, converter=_order)
     shared_cache: bool | None = None
+    static_cache: int | None = None
 
 
 @record(kw_only=True)

@@ -1,4 +1,4 @@
-"""The inputs and outputs of caches, and caches that share a buffer."""
+"""The inputs and outputs of caches; caches in a shared buffer, and in buffers of one length."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import Snapshot, layer_indices, read_config
+from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.planned import PlannedSpec
-from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.axes import symbols
-from onnxfn.specs.axis_symbols import graph_axes
+from onnxfn.specs.algebra.spec import Cache, Call, ExportSpec
+from onnxfn.specs.axes import AxisMap, axis, symbols, terms
+from onnxfn.specs.axis_symbols import AxisFacts, graph_axes
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import Path
-from onnxfn.specs.edits.caches import LAYER, NEXT, PAST
+from onnxfn.specs.edits.caches import LAYER, NEXT, PAST, SCATTER_OPSET
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened
-from onnxfn.specs.records import InputSpec, OutputSpec, Source
+from onnxfn.specs.records import InputSpec, NestedDummy, OutputSpec, Source
 
 WIDTH_STEP = 8
 """The width of a head is a multiple of this number for the GroupQueryAttention of ONNX Runtime 1.31."""
@@ -46,6 +49,63 @@ def unshared_reason(spec: PlannedSpec) -> str:
             return f"keys are {widths[key]} wide, and values {widths[value]}"
     odd = next((width for width in widths.values() if width.isdecimal() and int(width) % WIDTH_STEP), None)
     return f"a head is {odd} wide, and GroupQueryAttention takes multiples of {WIDTH_STEP}" if odd else ""
+
+
+WRITE_INDICES = "write_indices"
+"""The input of a static cache: the index in the buffers at which the keys and values of the new tokens are written."""
+
+BUFFER = "max_cache_length"
+"""The axis of the length of the buffers; its size is fixed."""
+
+
+def in_buffers(spec: ExportSpec) -> ExportSpec:
+    """The spec of a file with keys and values in buffers of one length, if its target has a static cache.
+
+    A graph that returns keys and values then also takes their buffers, and the index at which it writes. A mask over
+    the past and the new tokens covers the buffer: it is 0 behind the new tokens. InvalidSpec for an earlier opset.
+    """
+    length, every = spec.target.static_cache, spec.cache.rows
+    rows = tuple(row for row in every if spec.cache.past == "both" or (row.grows and row.output_name))
+    written = next((row for row in rows if row.grows), None)
+    if length is None or spec.cache.past is None or written is None:
+        return spec
+    if (opset := spec.target.opset or 0) < SCATTER_OPSET:
+        raise InvalidSpec(f"a static cache needs opset {SCATTER_OPSET} or later, and the spec has opset {opset}")
+    past, new = (terms(symbols(axes)[LENGTH_AXIS])[-1] for axes in (written.input_axes, written.output_axes))
+
+    def over_buffer(axes: AxisMap) -> AxisMap:
+        return AxisMap(tuple(axis(BUFFER) if past in terms(each.symbol) else each for each in axes.axes))
+
+    masks = [each for each in spec.inputs if over_buffer(each.axes) != each.axes]
+    own = [
+        generates(f"{each.generator} in buffer", "in_buffer", tokens=NestedDummy(each.generator, each.axes))
+        for each in masks
+    ]
+    covering = (evolve(each, axes=over_buffer(each.axes), generator=f"{each.generator} in buffer") for each in masks)
+    only_returned = (
+        OutputSpec(row.output_name, row.output_axes, row.output_path, layers=row.layers, kind="float")
+        for row in every
+        if row not in rows and row.output_name
+    )
+    constants = (evolve(each, axes=each.axes and over_buffer(each.axes)) for each in spec.call.constants)
+    index = InputSpec(WRITE_INDICES, "1", WRITE_INDICES, "int64", (written.input_path[0], WRITE_INDICES))
+    outputs = (evolve(each, axes=over_buffer(each.axes)) for each in (*spec.outputs, *only_returned))
+    buffers = (
+        evolve(row, input_axes=over_buffer(row.input_axes), output_axes=over_buffer(row.output_axes)) for row in rows
+    )
+    return compose(
+        evolve(spec, cache=Cache()),
+        ExportSpec(
+            inputs=(*covering, index),
+            outputs=tuple(outputs),
+            call=Call(constants=tuple(constants)),
+            cache=Cache(rows=tuple(buffers), past="both"),
+            axes=(AxisFacts(BUFFER, low=length, high=length),),
+            limits=(Condition(f"{past} + {new} <= {length}"),),
+        ),
+        generates(WRITE_INDICES, "size", of=NestedDummy("uniform", past)),
+        *own,
+    )
 
 
 def cache_tensors(spec: ExportSpec, config: Snapshot) -> Iterator[tuple[InputSpec, OutputSpec | None]]:

@@ -9,11 +9,12 @@ from typing import TypeVar
 from attrs import evolve
 
 from onnxfn.specs.algebra.compose import compose, group, named
-from onnxfn.specs.algebra.dummies import axes_of_inputs, planned_sizes, sized
+from onnxfn.specs.algebra.dummies import axes_of_inputs, planned_sizes, size_inputs, sized
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes, joined_axes, ranges, traced_sizes
+from onnxfn.specs.conditions import symbols_of
 from onnxfn.specs.plan.size_cases import within
 
 Sized = TypeVar("Sized", Case, PlannedSpec)
@@ -27,9 +28,13 @@ def within_ranges(spec: PlannedSpec) -> PlannedSpec:
 
 def case_within(case: Sized, spec: PlannedSpec) -> Sized:
     """A case, or a planned spec, with its sizes moved into the ranges and limits of a planned spec."""
-    sizes = traced_sizes(case)
+    sizes: dict[str, int] = traced_sizes(case)
     moved = {name: min(max(sizes[name], low), high) for name, (low, high) in ranges(spec).items() if name in sizes}
-    return resized(case, within(sizes | moved, spec.limits) if spec.limits else moved)
+    if not spec.limits:
+        return resized(case, moved)
+    limited = {*sizes, *(name for limit in spec.limits for name in symbols_of(limit.text))}
+    every = within({**traced_sizes(spec), **fixed_sizes(spec), **sizes, **moved}, spec.limits)
+    return resized(case, {name: size for name, size in every.items() if name in limited})
 
 
 CASE_STEPS = (3, 5)
@@ -73,14 +78,15 @@ def resized(case: Sized, sizes: Mapping[str, int]) -> Sized:
 
 
 def past_lengths(spec: PlannedSpec) -> dict[str, str]:
-    """From the symbol of each length of the past to the symbol that it grows by in one call."""
+    """From the symbol of each length of the past to the symbol that it grows by; a static past is a number, an input."""
     lengths: dict[str, str] = {}
     for feedback in spec.feedback:
         present = symbols(spec.outputs[feedback.output].axes)
         for axis, symbol in symbols(spec.inputs[feedback.input].axes).items():
             if added := [name for name in terms(present.get(axis, symbol)) if name != symbol]:
                 lengths[symbol] = added[0]
-    return lengths
+    numbers = (symbol for axes in size_inputs(spec).values() for symbol in symbols(axes).values())
+    return lengths | {past: past.removeprefix("past_") for past in numbers if past.startswith("past_")}
 
 
 def in_case(spec: PlannedSpec, case: Case | ExportSpec) -> PlannedSpec:

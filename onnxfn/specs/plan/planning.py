@@ -15,7 +15,7 @@ from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, new_names, ranges, with_symbols
 from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened
-from onnxfn.specs.plan.cache_tensors import cache_tensors, needed_value, per_layer, unshared_reason
+from onnxfn.specs.plan.cache_tensors import cache_tensors, in_buffers, needed_value, per_layer, unshared_reason
 from onnxfn.specs.plan.check_cases import within_ranges
 from onnxfn.specs.plan.real_inputs import real_inputs
 from onnxfn.specs.plan.text_cases import TextFacts, text_facts, with_text_cases
@@ -169,7 +169,7 @@ def dummy_inputs(
 
 def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     """The planned spec: values of the configuration in place of names, conditions decided, one tensor per layer."""
-    complete = compose(DEFAULTS, for_some_task(spec))
+    complete = in_buffers(compose(DEFAULTS, for_some_task(spec)))
     taken = _inputs(complete, config)
     complete = evolve(complete, axes=_planned_axes(complete, config, complete.axes, taken))
     used = _used_generators(complete, {tensor.generator for tensor in taken})

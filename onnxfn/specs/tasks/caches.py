@@ -1,15 +1,15 @@
-"""Edits of the cache of a decoder: past and present in one buffer, and keys and values in place of latents."""
+"""Edits of the cache of a decoder: in shared buffers, in buffers of one length, keys and values in place of latents."""
 
 from __future__ import annotations
 
 from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import case, runs
-from onnxfn.specs.algebra.spec import ExportSpec, Target
+from onnxfn.specs.algebra.spec import ExportSpec, Target, inner_specs
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.caches import kv_cache
+from onnxfn.specs.edits.caches import SCATTER_OPSET, kv_cache
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.tasks.tasks import for_some_task
+from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
 
 OPSET = 23
 """The first opset with Attention and RotaryEmbedding, which the graph is made of."""
@@ -51,6 +51,47 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
     target = Target(shared_cache=True, opset=max(OPSET, chosen.target.opset or OPSET))
     prompts = (case(name, sized(past_sequence_length=0)) for name in ("right-padded", "left-padded"))
     return compose(chosen, *prompts, ExportSpec(target=target))
+
+
+@as_edit
+def with_static_cache(spec: ExportSpec, length: int = 2048) -> ExportSpec:
+    """The spec of a decoder whose keys and values lie in buffers of one length, in standard operators.
+
+    Past and present have the shape `[batch_size, heads, length, head_dim]`, so that a program may give the same memory
+    as both. TensorScatter writes the new keys and values at `write_indices`, an input of one number: how many tokens,
+    with their padding, the buffers have. Attention reads as many as `nonpad_kv_seqlen` says. `attention_mask` is
+    `[batch_size, length]`, 0 behind the new tokens. One graph reads prompts, parts of prompts, and tokens. With
+    `with_shapes(spec, batch_size=1, sequence_length=1)` no axis is left dynamic. A layer with a sliding window has a
+    buffer of the whole length, and its mask hides what is before the window: a ring would lose keys that the first
+    tokens of a prompt read. In an encoder-decoder the cross-attention is computed once and has the encoder's length;
+    that of two decoders (`decoders="separate"`) is static if `encoder_sequence_length` is fixed.
+
+    Args:
+        spec: A spec of a decoder, or of an encoder-decoder, for a task with past.
+        length: The most tokens of a text, prompt and padding included.
+
+    Raises:
+        InvalidSpec: the spec has no cache that grows, shares its buffers, or the length is not positive.
+
+    Source: TensorScatter and Attention of ONNX, opset 24.
+
+    >>> from onnxfn import spec_for
+    >>> with_static_cache(spec_for("llama", "text-generation-with-past"), 64).target.static_cache
+    64
+    """
+    chosen = for_some_task(spec)
+    grows = any(row.grows for inner in inner_specs(chosen) for row in inner.cache.rows)
+    reason = ""
+    if chosen.target.shared_cache:
+        reason = "with_shared_cache is another form of the cache"
+    elif not isinstance(length, int) or length < 1:
+        reason = f"its length is {length!r}"
+    elif not grows or not (chosen.task or "").endswith(WITH_PAST):
+        reason = f"no keys and values grow for {chosen.task}; decoders have them, for text-generation-with-past"
+    if reason:
+        raise InvalidSpec(f"{spec.name or 'this spec'} has no static cache: {reason}")
+    opset = max(SCATTER_OPSET, chosen.target.opset or SCATTER_OPSET)
+    return compose(chosen, ExportSpec(target=Target(static_cache=length, opset=opset)))
 
 
 LATENT = "num_latents"
