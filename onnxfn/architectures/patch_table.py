@@ -159,6 +159,17 @@ writes into a tensor
 `package.module:function`: in that module; outside of the packages of models, for every model that has loaded it.
 """
 
+OPERATOR_TEXT = """
+is one operator from opset 27 on
+    operators.conv_state transformers.cache_utils:LinearAttentionLayer.update_conv_state
+    operators.causal_convolution causal_conv1d_fn onnxfn.architectures.patches.recurrent:causal_convolution
+    operators.delta_recurrence onnxfn.architectures.patches.recurrent:delta_recurrence
+    operators.linear_recurrence onnxfn.architectures.patches.recurrent:linear_recurrence
+"""
+"""The patches of graphs that have the operators of opset 27; some replace functions of other patches."""
+
+OPERATOR_OPSET = 27
+
 PACKED = (
     "get_vision_attention_seqlens",
     "get_vision_cu_seqlens",
@@ -187,22 +198,25 @@ def table(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(dict(table(TEXT)))
+OPERATORS: Mapping[str, tuple[str, str]] = MappingProxyType(dict(table(OPERATOR_TEXT)))
 """The replaced function -> the patch and the reason."""
 
 
-def patches_of(model: Any, call: Call) -> tuple[Patch, ...]:
+def patches_of(model: Any, call: Call, opset: int = 0) -> tuple[Patch, ...]:
     """The patches of a model: those of its modules and those of its spec. A patch of the spec wins."""
-    return (*named(known_patches(model), call.patches),)
+    return (*named(known_patches(model, opset), call.patches),)
 
 
-def known_patches(model: Any) -> tuple[Patch, ...]:
-    """The patches of the modules that define the layers of a model."""
+def known_patches(model: Any, opset: int = 0) -> tuple[Patch, ...]:
+    """The patches of the modules that define the layers of a model, for a graph of an opset."""
     classes = {class_ for module in model.modules() for class_ in type(module).__mro__}
     modules = sorted({class_.__module__ for class_ in classes if class_.__module__.startswith(MODELS)})
-    everywhere = (name for name in PATCHES if ":" in name and "." in name and not name.startswith(MODELS))
+    rows = {**PATCHES, **OPERATORS} if opset >= OPERATOR_OPSET else PATCHES
+    everywhere = (name for name in rows if ":" in name and "." in name and not name.startswith(MODELS))
+    loaded = (name for name in everywhere if name.partition(":")[0] in sys.modules or name in OPERATORS)
     return (
-        *(_patch(name, name) for name in everywhere if modules and name.partition(":")[0] in sys.modules),
-        *(patch for name in modules for patch in module_patches(import_module(name))),
+        *(Patch(name, *rows[name]) for name in loaded if modules),
+        *(patch for name in modules for patch in module_patches(import_module(name), rows)),
         *rotary_patches(model),
     )
 
@@ -223,10 +237,10 @@ def _rope_types(module: Any) -> tuple[Any, ...]:
     return (*types.values(),) if isinstance(types, Mapping) else (types,)
 
 
-def module_patches(module: Any) -> tuple[Patch, ...]:
+def module_patches(module: Any, rows: Mapping[str, tuple[str, str]] = PATCHES) -> tuple[Patch, ...]:
     """The patches for the functions of a module that defines layers."""
-    names = ((name, _name_in(module.__name__, name)) for name in PATCHES)
-    functions = (_patch(f"{module.__name__}:{own}", name) for name, own in names if own and _has(module, own))
+    names = ((name, _name_in(module.__name__, name)) for name in rows)
+    functions = (Patch(f"{module.__name__}:{own}", *rows[name]) for name, own in names if own and _has(module, own))
     if not any(hasattr(module, name) for name in PACKED):
         return tuple(functions)
     # such a tower attends to all patches in one call, with a mask, and not to each segment
@@ -236,10 +250,6 @@ def module_patches(module: Any) -> tuple[Patch, ...]:
         Patch(f"{module.__name__}:{question}", "packed_vision.is_packed", "loops over the segments"),
         Patch(interface, "packed_vision.attention_interface", "only flash attention takes the ends of segments"),
     )
-
-
-def _patch(target: str, name: str) -> Patch:
-    return Patch(target, *PATCHES[name])
 
 
 def _name_in(module: str, name: str) -> str:

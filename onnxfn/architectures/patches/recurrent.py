@@ -51,19 +51,7 @@ def delta_rule(
     if use_qk_l2norm_in_kernel:
         query, key = (tensor * torch.rsqrt((tensor * tensor).sum(-1, keepdim=True) + 1e-6) for tensor in (query, key))
     query = query * query.shape[-1] ** -0.5
-    decay = g.float().exp().expand_as(key) if g.dim() == key.dim() else g.float().exp()[..., None].expand_as(key)
-    state = (
-        torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None, :]) if initial_state is None else initial_state
-    )
-
-    def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        q, k, v, decay, beta = inputs
-        state = state * decay[..., None]
-        delta = (v - (state * k[..., None]).sum(-2)) * beta[..., None]
-        state = state + k[..., None] * delta[..., None, :]
-        return state, (state * q[..., None]).sum(-2)
-
-    state, outputs = final_state_and_outputs(step, state.float(), (query, key, value.float(), decay, beta.float()))
+    state, outputs = delta_recurrence(query, key, value.float(), g.float(), beta.float(), initial_state)
     return outputs.to(value.dtype), state
 
 
@@ -93,8 +81,8 @@ def mamba2_scan(
     x = hidden_states.float()
     repeats = x.shape[2] // B.shape[2]
     B_heads, C_heads = (tensor.float().repeat_interleave(repeats, dim=2) for tensor in (B, C))
-    decay = (A.float() * steps).exp()[..., None, None]
-    final_state, outputs = linear_recurrence(decay, x * steps[..., None], B_heads, C_heads, initial_states)
+    log_decay = (A.float() * steps)[..., None, None]
+    final_state, outputs = linear_recurrence(log_decay, x * steps[..., None], B_heads, C_heads, initial_states)
     outputs = outputs if D is None else outputs + D[..., None] * x
     return (outputs, final_state) if return_final_states else outputs
 
@@ -111,10 +99,9 @@ def lightning_attention(
     qkv = self.act_fn(self.qkv_proj(hidden_states))
     qkv = qkv if attention_mask is None else (qkv * attention_mask[:, :, None]).to(qkv.dtype)
     query, key, value = qkv.unflatten(-1, (self.num_attention_heads, -1)).float().chunk(3, dim=-1)
-    decay = torch.exp(-self.slope_rate.float())[..., 0].expand_as(key)[..., None, :]
     state = None if cache is None else cache.get_linear_cache(self.layer_idx)
     state = None if state is None else state.transpose(-1, -2)
-    final_state, outputs = linear_recurrence(decay, value, key, query, state)
+    final_state, outputs = linear_recurrence(-self.slope_rate.float(), value, key, query, state)
     final_state = final_state.transpose(-1, -2)
     if cache is not None:
         cache.set_linear_cache(self.layer_idx, final_state)
@@ -165,14 +152,33 @@ def final_state_and_outputs(
     return final_state, outputs.transpose(0, 1)
 
 
+def delta_recurrence(
+    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The final state and the outputs of the gated delta rule, of tensors in float32 with the sizes of `delta_rule`."""
+
+    def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        q, k, v, decay, beta = inputs
+        state = state * decay[..., None]
+        delta = (v - (state * k[..., None]).sum(-2)) * beta[..., None]
+        state = state + k[..., None] * delta[..., None, :]
+        return state, (state * q[..., None]).sum(-2)
+
+    decay = log_decay.exp()
+    decay = (decay if decay.dim() == key.dim() else decay[..., None]).expand_as(key)
+    before = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None, :]) if state is None else state
+    return final_state_and_outputs(step, before.float(), (query, key, value, decay, beta))
+
+
 def linear_recurrence(
-    decay: Tensor, rows: Tensor, columns: Tensor, reader: Tensor, state: Tensor | None
+    log_decay: Tensor, rows: Tensor, columns: Tensor, reader: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The final state and the outputs of a recurrence: the state decays, and each token adds a product to it.
 
-    The factor `decay` is `[batch, length, ..., rows, columns]`, where a size may be 1. The factors of the product are
-    `rows`, `[batch, length, ..., rows]`, and `columns`. An output is a sum over the columns of the state, with the
-    weights `reader`. The initial state is `[batch, ..., rows, columns]`; None: zeros.
+    The logarithm of the decay is `[batch, length, ..., rows, columns]`, where a size may be 1, or has no axes for batch
+    and length. The factors of the product are `rows`, `[batch, length, ..., rows]`, and `columns`. An output is a sum
+    over the columns of the state, with the weights `reader`. The initial state is `[batch, ..., rows, columns]`; None:
+    zeros.
     """
 
     def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
@@ -180,6 +186,8 @@ def linear_recurrence(
         state = state * decay + row[..., None] * column[..., None, :]
         return state, (state * reader[..., None, :]).sum(-1)
 
+    decay = log_decay.exp()
+    decay = decay if log_decay.dim() > rows.dim() else decay.expand(*rows.shape[:2], *decay.shape)
     before = torch.zeros_like(rows[:, 0, ..., None] * columns[:, 0, ..., None, :]) if state is None else state
     return final_state_and_outputs(step, before.float(), (decay, rows, columns, reader))
 
@@ -227,9 +235,9 @@ def _selective_scan(
     """
     dt = torch.nn.functional.softplus(dt).float()
     dt, dt_x, B, C = (tensor.float().movedim(-1, 1) for tensor in (dt, x * dt, B, C))
-    decay = (dt[..., None] * -A_log.float().exp()).exp()
+    log_decay = dt[..., None] * -A_log.float().exp()
     state = None if cache is None else cache.get_recurrent_state(mixer.layer_idx)
-    final_state, outputs = linear_recurrence(decay, dt_x, B, C, state)
+    final_state, outputs = linear_recurrence(log_decay, dt_x, B, C, state)
     if cache is not None:
         cache.update_recurrent_state(final_state, mixer.layer_idx)
     return outputs.movedim(1, -1) + x * D.float()[..., None]
@@ -240,8 +248,15 @@ def _convolved(mixer: Any, x: Tensor, cache: Any) -> Tensor:
     states = x
     if cache is not None:
         states = cache.update_conv_state(x, mixer.layer_idx, conv_kernel_size=mixer.conv_kernel_size)
-    convolved: Tensor = mixer.act(mixer.conv1d(states)[..., : states.shape[-1]])
-    return convolved[..., states.shape[-1] - x.shape[-1] :]
+    convolved: Tensor = mixer.act(causal_convolution(states, mixer.conv1d.weight.squeeze(1), mixer.conv1d.bias))
+    return convolved[..., convolved.shape[-1] - x.shape[-1] :]
+
+
+def causal_convolution(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The sums of each `[batch, width, length]` element and those before it, with the weights `[width, kernel]`."""
+    padding = weight.shape[-1] - 1
+    convolved = torch.nn.functional.conv1d(states, weight[:, None], bias, padding=padding, groups=weight.shape[0])
+    return convolved[..., : states.shape[-1]]
 
 
 def _masked(tensor: Tensor, mask: Tensor | None) -> Tensor:

@@ -73,7 +73,8 @@ def tracing(model: Any, part: Part, noted: trace_settings.Noted, tick: Tick = no
     """What holds while a part is traced, and is undone afterwards; gives the patches that were called."""
     torch_name("exporter")
     tick()  # the first import of it takes a quarter of a second
-    unchanged, patches = unchanged_eval(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
+    unchanged = unchanged_eval(model, part.spec.call.attention)
+    patches = applied(patches_of(model, part.spec.call, part.spec.target.opset or 0))
     own = [
         dynamic_lengths(model),
         trace_settings.assertions_hold(noted),

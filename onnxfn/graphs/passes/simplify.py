@@ -193,17 +193,16 @@ def _dtype_name(value: Any) -> str:
 
 SINCE: Mapping[str, int] = MappingProxyType(
     {
-        "TensorScatter": 24,
-        "Attention": 23,
-        "RMSNormalization": 23,
-        "RotaryEmbedding": 23,
-        "Gelu": 20,
-        "LayerNormalization": 17,
+        **{"LinearAttention": 27, "CausalConvWithState": 27, "TensorScatter": 24},
+        **{"Attention": 23, "RMSNormalization": 23, "RotaryEmbedding": 23, "Gelu": 20, "LayerNormalization": 17},
     }
 )
 """A fused operator -> the opset that brings it."""
 
 ATTENTION_OPSET = SINCE["Attention"]
+
+LAST_CONVERTED = 25
+"""The last opset that onnxscript 0.7 converts to. The opsets 26 to 28 of ONNX 1.23 only add operators and dtypes."""
 
 
 def convert_opset(model: Any, opset: int) -> Any:
@@ -214,5 +213,13 @@ def convert_opset(model: Any, opset: int) -> Any:
         node.version = node.version or model.opset_imports.get("", opset)
     if model.opset_imports.get("") != opset:
         with nodes.pass_errors(f"the conversion to opset {opset}"):
-            convert_version(model, opset, fallback=False)
+            convert_version(model, min(opset, LAST_CONVERTED), fallback=False)
+            _state_opset(model, opset)
     return model
+
+
+def _state_opset(model: Any, opset: int) -> None:
+    """Makes a graph one of a later opset, in which its operators are the same."""
+    model.opset_imports[""] = opset
+    for node in model.graph.all_nodes():
+        node.version = opset if node.domain == "" else node.version

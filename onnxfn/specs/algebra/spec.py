@@ -38,12 +38,8 @@ Past = Literal["inputs", "outputs", "both"]
 IntDtype = Literal["int64", "int32"]
 FloatDtype = Literal["float32", "float16", "bfloat16", "float64"]
 
-OPSETS = range(18, 26)
-"""The opsets of ONNX that a graph can have.
-
-torch's exporter translates to the first, and onnxscript converts to the others. ONNX Runtime 1.31 runs opset 26, but
-onnxscript 0.7 does not convert to it.
-"""
+OPSETS = range(18, 29)
+"""The opsets of ONNX that a graph can have: torch's exporter translates to the first, ONNX 1.23 defines the last."""
 
 
 def known_opset(_: Any, __: Any, opset: Any) -> None:
@@ -129,7 +125,7 @@ class Target:
     """What the graph is written for.
 
     Attributes:
-        opset: The ONNX opset, 18 to 25.
+        opset: The ONNX opset, 18 to 28.
         int_dtype: The type of integer inputs: `int64` or `int32`.
         float_dtype: The type of weights and float tensors: `float32`, `float16`, `bfloat16` or `float64`.
         io_dtype: The type of float inputs and outputs that are no cache, if it is another one: the graph casts them.

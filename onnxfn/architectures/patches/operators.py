@@ -1,0 +1,91 @@
+"""Linear attention and causal convolutions as one operator each, in place of what `recurrent` computes them by.
+
+The operators are those of `com.microsoft`: ONNX Runtime 1.32 has kernels for them, and none for the standard ones of
+opset 27, whose definitions in small operators it runs. The graph gets the standard ones as their definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from onnxfn.architectures.patches import recurrent
+from onnxfn.architectures.patches.recurrent import causal_convolution as plain_convolution
+from onnxfn.architectures.patches.recurrent import linear_recurrence as scanned_recurrence
+
+
+def conv_state(
+    self: Any, conv_states: Tensor, state_idx: int = 0, conv_kernel_size: int | None = None, **_: Any
+) -> Tensor:
+    """What `recurrent.conv_state` returns, which also knows its parts, for a convolution that updates the state."""
+    past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else None
+    states = recurrent.conv_state(self, conv_states, state_idx, conv_kernel_size)
+    states.parts = (past, conv_states, self.conv_states, state_idx)  # type: ignore[attr-defined]
+    return states
+
+
+def causal_convolution(
+    hidden_states: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None, **_: Any
+) -> Tensor:
+    """For causal_conv1d_fn: a convolution in which an element sees those before it, and the state of the cache.
+
+    The kernel has no float16. It computes SiLU for one element at a time: ten times the time of the convolution.
+    """
+    from transformers.activations import ACT2FN
+
+    past, new, states, index = getattr(hidden_states, "parts", (None, hidden_states, None, 0))
+    if {new.dtype, weight.dtype} != {torch.float32}:
+        output = plain_convolution(hidden_states.to(weight.dtype), weight, bias).to(hidden_states.dtype)
+    else:
+        # The state of the operator is shorter by one than its weights, that of the cache as long as the model's.
+        width = weight.shape[-1] - 1 if states is None else states[index].shape[-1]
+        weights = functional.pad(weight[:, None], (width + 1 - weight.shape[-1], 0))
+        shapes = (new.shape, (*new.shape[:2], width))
+        output, state = _operator("CausalConvWithState", (new, weights, bias, past), shapes)
+        if states is not None:
+            states[index] = state
+    return output if activation is None else ACT2FN[activation](output)
+
+
+def delta_recurrence(
+    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """For `recurrent.delta_recurrence`."""
+    return _linear_attention((query, key, value), state, log_decay, beta)
+
+
+def linear_recurrence(
+    log_decay: Tensor, rows: Tensor, columns: Tensor, reader: Tensor, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """For `recurrent.linear_recurrence`, where a head has one decay; its keys are the columns, its values the rows."""
+    if tuple(log_decay.shape[-2:]) != (1, 1) or rows.dim() != 4:  # noqa: PLR2004 - batch, length, heads, size
+        return scanned_recurrence(log_decay, rows, columns, reader, state)
+    log_decay = log_decay[..., 0, 0].expand(rows.shape[:3])
+    state = None if state is None else state.transpose(-1, -2)
+    final_state, outputs = _linear_attention((reader, columns, rows), state, log_decay, None)
+    return final_state.transpose(-1, -2), outputs
+
+
+def _linear_attention(
+    tensors: tuple[Tensor, Tensor, Tensor], state: Tensor | None, log_decay: Tensor, beta: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The final state, `[batch, heads, key_size, value_size]`, and the outputs of queries, keys and values."""
+    _, key, value = tensors
+    heads = {"q_num_heads": key.shape[2], "kv_num_heads": key.shape[2], "scale": 1.0}
+    gates = (log_decay.flatten(2), *(() if beta is None else (beta,)))
+    inputs = (*(tensor.flatten(2) for tensor in tensors), None if state is None else state.float(), *gates)
+    shapes = (inputs[2].shape, (key.shape[0], *key.shape[2:], value.shape[3]))
+    rule = "gated" if beta is None else "gated_delta"
+    outputs, final_state = _operator("LinearAttention", inputs, shapes, update_rule=rule, **heads)
+    return final_state, outputs.unflatten(2, value.shape[2:])
+
+
+def _operator(name: str, inputs: Sequence[Tensor | None], shapes: Sequence[Any], **attributes: Any) -> Sequence[Tensor]:
+    """The outputs of an operator of `com.microsoft` in a trace."""
+    dtypes = [torch.float32] * len(shapes)
+    symbolic = torch.onnx.ops.symbolic_multi_out
+    return symbolic(f"com.microsoft::{name}", inputs, attributes, dtypes=dtypes, shapes=shapes, version=1)
