@@ -147,11 +147,11 @@ def _exporters(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list
     return [str(HERE / "by_exporters.py"), str(folder), str(out), checkpoint.kind]
 
 
-def _genai(precision: str, provider: str) -> Command:
+def _genai(precision: str, provider: str, *more: str) -> Command:
     def command(_: Checkpoint, folder: Path, out: Path, kept: Path) -> list[str]:
         builder = ["-m", "onnxruntime_genai.models.builder"]
         options = ["-p", precision, "-e", provider, "-c", str(kept / "genai")]
-        return [*builder, "-i", str(folder), "-o", str(out), *options]
+        return [*builder, "-i", str(folder), "-o", str(out), *options, *more]
 
     return command
 
@@ -175,6 +175,8 @@ def _of_fewer_bits() -> Iterator[Exporter]:
         yield small(f"onnxfn {dtype} by sections", OURS, by_sections, dtype=dtype)
     yield small("genai builder float16", "genai", _genai("fp16", "cuda"), dtype="float16")
     yield small("genai builder int4", "genai", _genai("int4", "cpu"), dtype="q4")
+    mixed = ("--extra_options", "algo_config=k_quant_mixed")
+    yield small("genai builder k_quant_mixed", "genai", _genai("int4", "cpu", *mixed), dtype="q4")
     yield small("genai builder int8", "genai", _genai("int8", "cpu"), dtype="q8")
     yield small("mobius float16", "mobius", _mobius("--dtype", "f16"), dtype="float16")
 
