@@ -1,4 +1,4 @@
-"""A small Qwen2 with weights in float32 that are trained here: on docstrings of PyTorch and of Python's library.
+"""A small Qwen2 with weights in float32 that are trained here: on docstrings of NumPy and of Python's library.
 
 Neither the text that onnxfn calibrates with nor the one that a benchmark measures is among these docstrings. The seeds
 are fixed, but the weights depend on the versions of the packages and on the kernels of the machine.
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-SIZES = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4}
+SIZES = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024}
 TOKENS, END = 2048, "<|endoftext|>"
-STEPS, ROWS, LENGTH, RATE = 700, 8, 128, 3e-3
+STEPS, ROWS, LENGTH, RATE = 400, 8, 128, 3e-3
 HELD_OUT = 20
 """One of so many files is held out."""
 
@@ -38,11 +38,9 @@ def docstrings(file: Path) -> Iterator[str]:
 
 def texts() -> tuple[list[str], list[str]]:
     """Docstrings to train with, and those of files that are held out."""
-    import torch
-
     library = Path(sysconfig.get_path("stdlib"))
     own = [file for folder in sorted(library.iterdir()) if folder.name != "test" for file in _sources(folder)]
-    files = [*_sources(Path(torch.__file__).parent), *own]
+    files = [*_sources(Path(np.__file__).parent), *own]
     by_file = [list(docstrings(file)) for file in files]
     held_out = [text for each in by_file[::HELD_OUT] for text in each]
     rest = {text: None for index, each in enumerate(by_file) if index % HELD_OUT for text in each}
@@ -105,7 +103,7 @@ def _train(model: Any, ids: Any) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        if step % 50 == 0:
+        if step % 25 == 0:
             print(f"step {step} of {STEPS}: {loss.item():.3f}", file=sys.stderr)
     model.eval()
 
