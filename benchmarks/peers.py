@@ -33,7 +33,8 @@ ENVIRONMENTS = {
     "optimum": (TORCH, "optimum-onnx==0.1.0", "optimum==2.1.0", "transformers==4.57.6", ORT, SCIPY),
     "exporters": LATEST,
     "genai": (TORCH, "onnxruntime-genai==0.18.0", "transformers==5.23.0", "onnx-ir==1.1.0", ORT),
-    "olive": (*LATEST, ORT, "olive-ai==0.13.0", "onnxruntime-genai==0.18.0", "datasets==5.2.0"),
+    # Olive 0.13.0 imports a module that later builders do not have.
+    "olive": (*LATEST, ORT, "olive-ai==0.13.0", "onnxruntime-genai==0.14.1", "datasets==5.2.0"),
     "mobius": (TORCH, "mobius-onnx==0.1.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxscript==0.7.2"),
 }
 """From an environment to the packages that are installed in it."""

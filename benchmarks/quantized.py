@@ -226,8 +226,8 @@ def row(name: str, folder: Path, arrays: Mapping[str, Any], expected: Any) -> di
     kl, agreement = (MEASURES[name].whole(MEASURES[name].values("logits", *outputs)) for name in ("kl", "agreement"))
     assert kl <= (EXACT_KL if name == EXACT else WORST_KL), f"the KL divergence is {kl}"
     assert agreement >= LEAST_AGREEMENT, f"the agreement is {agreement}"
-    print(f"{name}: {kl:.4f}, {agreement:.3f}", file=sys.stderr)
-    facts = {**stored_bits(file), "agreement": f"{agreement:.3f}", "KL": f"{kl:.4f}"}
+    print(f"{name}: {kl:.3g}, {agreement:.3f}", file=sys.stderr)
+    facts = {**stored_bits(file), "agreement": f"{agreement:.3f}", "KL": f"{kl:.3g}"}
     return {**facts, "kl": kl, "same": agreement, "MB": graph_bytes(folder) / MEGABYTE}
 
 

@@ -20,7 +20,7 @@ import numpy as np
 SIZES = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024}
 TOKENS, END = 2048, "<|endoftext|>"
-STEPS, ROWS, LENGTH, RATE = 400, 8, 128, 3e-3
+STEPS, ROWS, LENGTH, RATE = 800, 8, 128, 3e-3
 HELD_OUT = 20
 """One of so many files is held out."""
 
@@ -103,7 +103,7 @@ def _train(model: Any, ids: Any) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        if step % 25 == 0:
+        if step % 50 == 0:
             print(f"step {step} of {STEPS}: {loss.item():.3f}", file=sys.stderr)
     model.eval()
 
