@@ -19,7 +19,14 @@ TOPIC, TOKENS, RUNS = 400, 512, 8
 
 def workflow(checkpoint: str, text: Path, out: str) -> dict[str, Any]:
     """The configuration of Olive's workflow. Blocks and symmetry are those of onnxfn's `q4c`."""
-    rows = {"model_name": checkpoint, "task": "text-generation", "strategy": "join", "max_seq_len": TOKENS, "max_samples": RUNS, "add_special_tokens": False}
+    rows = {
+        "model_name": checkpoint,
+        "task": "text-generation",
+        "strategy": "join",
+        "max_seq_len": TOKENS,
+        "max_samples": RUNS,
+        "add_special_tokens": False,
+    }
     calibration = {
         "name": "calibration",
         "type": "HuggingfaceContainer",
