@@ -3,7 +3,8 @@
     python benchmarks/quantized.py [--models smollm2,qwen2-trained] [--rows "onnxfn q4*,genai*"] [--rounds 2]
 
 Every file is measured against PyTorch in float32 on the same tokens of onnxfn's own text. ONNX Runtime's quantizers
-read onnxfn's file in float32, which must agree with PyTorch. A file below the floors has no figures. Only files that have agreed are timed, each in a process of its own, in turns. The table
+read onnxfn's file in float32, which must agree with PyTorch. A file below the floors has no figures. Only files that
+have agreed are timed, each in a process of its own, in turns. The table
 says what each file stores, as read from its nodes: `onnxfn q4` also has its tied output layer in 4 bits, which ONNX
 Runtime's quantizers leave in float32. Two files are compared where onnxfn's stores the same matrices in the same bits
 and blocks as the peer's, or more of them. SmolLM2's weights come from a GGUF file: the matrices had 4 bits with zero
