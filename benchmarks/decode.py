@@ -92,16 +92,16 @@ def timed_round(
     ids = np.arange(5, 5 + PROMPT, dtype=np.int64)[None]
     for turn in range(1 + PROMPTS):
         for name in random.permutation(names):
-            caches[name], seconds = _run_step(graphs[name], expected, ids, PROMPT, {})
+            caches[name], seconds = run_step(graphs[name], expected, ids, PROMPT, {})
             timed[name].prompt.extend([seconds] if turn else [])  # the first prompt is a warm-up
     for turn in range(TOKENS):
         for name in random.permutation(names):
-            caches[name], seconds = _run_step(graphs[name], expected, ids[:, :1], PROMPT + 1 + turn, caches[name])
+            caches[name], seconds = run_step(graphs[name], expected, ids[:, :1], PROMPT + 1 + turn, caches[name])
             timed[name].token.append(seconds)
     return timed
 
 
-def _run_step(
+def run_step(
     graph: Any, expected: Mapping[str, Any], new_tokens: Any, length: int, cache: Mapping[str, Any]
 ) -> tuple[dict[str, Any], float]:
     """Runs a graph on new tokens; returns its cache, by the names of its inputs, and the seconds."""

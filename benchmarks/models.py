@@ -1,7 +1,8 @@
 """The checkpoints that are exported. Their folders are made once and kept in a cache.
 
-MiniLM and SmolLM2 have their real weights, from the package index. The others have the sizes of ViT-base, T5-small,
-Whisper-tiny and TinyLlama 1.1B, and random weights. The Qwen2-VL has a language model of TinyLlama's sizes.
+MiniLM and SmolLM2 have their real weights, from the package index; a small Qwen2 is trained. The others have the sizes
+of ViT-base, T5-small, Whisper-tiny and TinyLlama 1.1B, and random weights. The Qwen2-VL has a language model of
+TinyLlama's sizes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import frozen
+from trained_decoder import write_trained_decoder
 
 CACHE = Path.home() / ".cache" / "onnxfn" / "benchmarks"
 TINY = {"intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -169,6 +171,7 @@ CHECKPOINTS = {
     for checkpoint in (
         Checkpoint("minilm", "feature-extraction", "encoder", _minilm),
         Checkpoint("smollm2", "text-generation-with-past", "decoder", _smollm2),
+        Checkpoint("qwen2-trained", "text-generation-with-past", "decoder", write_trained_decoder),
         Checkpoint("vit-base", "image-classification", "image", _random("ViTForImageClassification", "ViTConfig")),
         Checkpoint(
             "t5-small",

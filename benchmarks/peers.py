@@ -33,6 +33,8 @@ ENVIRONMENTS = {
     "optimum": (TORCH, "optimum-onnx==0.1.0", "optimum==2.1.0", "transformers==4.57.6", ORT, SCIPY),
     "exporters": LATEST,
     "genai": (TORCH, "onnxruntime-genai==0.18.0", "transformers==5.23.0", "onnx-ir==1.1.0", ORT),
+    # Olive 0.13.0 imports a module that later builders do not have.
+    "olive": (*LATEST, ORT, "olive-ai==0.13.0", "onnxruntime-genai==0.14.1", "datasets==5.2.0"),
     "mobius": (TORCH, "mobius-onnx==0.1.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxscript==0.7.2"),
 }
 """From an environment to the packages that are installed in it."""
@@ -147,11 +149,15 @@ def _exporters(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list
     return [str(HERE / "by_exporters.py"), str(folder), str(out), checkpoint.kind]
 
 
-def _genai(precision: str, provider: str) -> Command:
+def _olive(_: Checkpoint, folder: Path, out: Path, __: Path) -> list[str]:
+    return [str(HERE / "by_olive.py"), str(folder), str(out)]
+
+
+def _genai(precision: str, provider: str, *more: str) -> Command:
     def command(_: Checkpoint, folder: Path, out: Path, kept: Path) -> list[str]:
         builder = ["-m", "onnxruntime_genai.models.builder"]
         options = ["-p", precision, "-e", provider, "-c", str(kept / "genai")]
-        return [*builder, "-i", str(folder), "-o", str(out), *options]
+        return [*builder, "-i", str(folder), "-o", str(out), *options, *more]
 
     return command
 
@@ -175,6 +181,9 @@ def _of_fewer_bits() -> Iterator[Exporter]:
         yield small(f"onnxfn {dtype} by sections", OURS, by_sections, dtype=dtype)
     yield small("genai builder float16", "genai", _genai("fp16", "cuda"), dtype="float16")
     yield small("genai builder int4", "genai", _genai("int4", "cpu"), dtype="q4")
+    mixed = ("--extra_options", "algo_config=k_quant_mixed")
+    yield small("genai builder k_quant_mixed", "genai", _genai("int4", "cpu", *mixed), dtype="q4")
+    yield small("olive int4", "olive", _olive, dtype="q4")
     yield small("genai builder int8", "genai", _genai("int8", "cpu"), dtype="q8")
     yield small("mobius float16", "mobius", _mobius("--dtype", "f16"), dtype="float16")
 
