@@ -26,7 +26,8 @@ KINDS = {
     "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition-with-past", {"max_target_positions": 96}),
 }
 FIXED = {
-    **dict.fromkeys(("llama", "gemma2"), {"sequence_length": 1}),
+    "llama": {"sequence_length": 1},
+    "gemma2": {"sequence_length": 1},
     "t5": {"decoder_sequence_length": 1, "encoder_sequence_length": 6},
     "whisper": {"decoder_sequence_length": 1, "encoder_sequence_length": 15},
 }

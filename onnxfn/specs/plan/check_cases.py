@@ -78,7 +78,7 @@ def resized(case: Sized, sizes: Mapping[str, int]) -> Sized:
 
 
 def past_lengths(spec: PlannedSpec) -> dict[str, str]:
-    """From the symbol of each length of the past to the symbol that it grows by; a static past is a number, an input."""
+    """From the symbol of each length of the past to the symbol that it grows by; a static past is an input."""
     lengths: dict[str, str] = {}
     for feedback in spec.feedback:
         present = symbols(spec.outputs[feedback.output].axes)
