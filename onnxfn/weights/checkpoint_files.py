@@ -36,10 +36,7 @@ def patterns_of(library: str) -> tuple[str, ...]:
 
 
 def checkpoint_files(folder: Path, patterns: Iterable[str] = KNOWN_FILES) -> tuple[Path, ...]:
-    """The files of a checkpoint's folder that match patterns, and those that they name.
-
-    LoadFailed for a file, or a name of one, that is outside the folder or no regular file, and if none can be read.
-    """
+    """The files of a folder that match patterns, and those that they name. LoadFailed for one outside, or for none."""
     try:
         return tuple(sorted({file for file in _entries(folder, patterns) if file.is_file()}))
     except OSError as error:
