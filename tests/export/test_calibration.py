@@ -62,7 +62,7 @@ def test_tokens_that_a_model_lacks_are_refused_in_a_calibration_and_not_measured
     )
     planned = onnxfn.plan(onnxfn.with_dtypes(SPEC, float="q4"), model.config)
     reference = text_references(model, characters)(planned.parts[0], planned)
-    assert re.fullmatch(r"300 random tokens: the tokenizer has the token 9\d, and the model 90 tokens", reference.case)
+    assert re.fullmatch(r"\d+ random tokens: the tokenizer has the token 9\d, and the model 90 tokens", reference.case)
 
 
 def test_a_text_gives_activations_their_scales(characters, tmp_path):
