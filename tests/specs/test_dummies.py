@@ -119,6 +119,7 @@ def test_every_function_makes_an_array_of_the_given_shape(function):
         "size": {"of": NestedDummy("uniform", "7")},
         "scaled": {"low": 0.0, "high": 1.0},
         "ids_with_end": {"high": 9, "end": 3},
+        "in_buffer": {"tokens": np.ones((2, 3, 2), np.int64)},
         "ids_with_image": {"high": 9, "image": 3, "count": 2},
         "special_ids": {"ids": np.ones((2, 3, 4)), "mask": np.ones((2, 3, 4))},
     }.get(function, {})
