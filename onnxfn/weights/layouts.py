@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
-from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, tensor_names
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, Target, tensor_names
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, refuse_unknown
+from onnxfn.specs.runtimes import CLIENTS
 from onnxfn.weights.names import file_fault
 
 
@@ -42,6 +44,11 @@ class Layout:
     clients: tuple[str, ...] = ()
     side_files: tuple[str, ...] = ()
     has_card: bool = False
+
+    @property
+    def opset(self) -> int:
+        """The opset of graphs whose spec has none: the last that all clients run."""
+        return min(CLIENTS[client] for client in ("onnxruntime", *self.clients))
 
 
 LayoutName = Literal["optimum", "transformers.js", "hub"]
@@ -147,15 +154,16 @@ def graphs_of_dtype(folder: Path, dtype: str | None) -> list[Path]:
 
 
 def with_layout_io(spec: ExportSpec, layout: Layout) -> ExportSpec:
-    """The spec with the inputs and outputs that a layout needs: their names, and their float type.
+    """The spec with the inputs and outputs that a layout needs, their names and float type, and with its opset.
 
-    The float type is changed if weights have 16 bits and the spec has no other type for inputs and outputs.
+    The float type is changed if weights have 16 bits. What the spec says itself is left.
 
     >>> from onnxfn import EMPTY, with_dtypes
     >>> half = with_dtypes(EMPTY, float="float16")
     >>> [with_layout_io(half, layout).target.io_dtype for layout in LAYOUTS.values()]
     [None, 'float32', 'float32']
     """
+    spec = compose(ExportSpec(target=Target(opset=layout.opset)), spec)
     known = tensor_names(spec)
     spec = renamed(spec, **{old: new for old, new in layout.output_names if old in known and new not in known})
     if spec.target.io_dtype is not None or spec.target.float_dtype not in ("float16", "bfloat16"):
