@@ -10,10 +10,17 @@ LOADED: Mapping[str, int] = MappingProxyType({"1.24": 25, "1.26": 26, "1.28": 26
 
 KERNELS: Mapping[str, str | None] = MappingProxyType(
     {
-        **{"Attention-23": "1.24", "RMSNormalization-23": "1.24", "RotaryEmbedding-23": "1.24", "Attention-24": "1.24"},
-        **{"com.microsoft.LinearAttention-1": "1.26", "com.microsoft.CausalConvWithState-1": "1.26"},
-        **{"Attention-25": None, "LinearAttention-27": None, "CausalConvWithState-27": None},
-        **{"Swish-24": None, "SwiGLU-28": None},
+        "Attention-23": "1.24",
+        "RMSNormalization-23": "1.24",
+        "RotaryEmbedding-23": "1.24",
+        "Attention-24": "1.24",
+        "com.microsoft.LinearAttention-1": "1.26",
+        "com.microsoft.CausalConvWithState-1": "1.26",
+        "Attention-25": None,
+        "LinearAttention-27": None,
+        "CausalConvWithState-27": None,
+        "Swish-24": None,
+        "SwiGLU-28": None,
     }
 )
 """An operator, since an opset -> the first of these versions that has a kernel for it on the CPU; None: 1.32 has none.
@@ -28,7 +35,10 @@ CLIENTS: Mapping[str, int] = MappingProxyType(
     {
         # 1.24 to 1.32, the versions that onnxfn runs with, and what is built upon them. Three sizes of models take 0.78
         # to 1.0 of their time at opset 18 with each version.
-        **{"onnxruntime": 24, "ORTModel": 24, "sentence-transformers": 24, "onnxruntime-genai": 24},
+        "onnxruntime": 24,
+        "ORTModel": 24,
+        "sentence-transformers": 24,
+        "onnxruntime-genai": 24,
         # 4.3.1 has ONNX Runtime 1.30 (Node.js) and 1.31 (web), but nobody has tried Attention on WebGPU.
         "transformers.js": 18,
     }

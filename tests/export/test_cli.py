@@ -141,7 +141,7 @@ TOLERANCE = "a tolerance is a number, 0 or more, and not infinite"
         (("--layout", "browser"), "no layout 'browser' for WriteOptions; known: optimum, transformers.js, hub"),
         (("--task", "fil-mask"), "known: feature-extraction, fill-mask, "),
         (("--task", "text-classification"), "has no trained weights for text-classification; export it for fill-mask"),
-        *((("--opset", opset), f"no opset {opset}; possible: 18 to 25") for opset in ("11", "0", "26")),
+        *((("--opset", opset), f"no opset {opset}; possible: 18 to 28") for opset in ("11", "0", "29")),
         *((("--atol", tolerance), TOLERANCE) for tolerance in ("inf", "nan", "-1")),
     ],
 )

@@ -68,7 +68,7 @@ CALLS = {
     "model in compose": (lambda bert, _: compose(SPEC, bert), "compose joins specs, not the BertForSequenceCla"),
     "size that is a text": (lambda *_: sized(batch_size="2"), "batch_size of sized is '2', of the type str; it must b"),
     "size of a dummy": (lambda *_: dummy_inputs(EMPTY, {}, "np", batch="2"), "no size 'batch' for this spec; known: "),
-    "opset": (lambda *_: onnxfn.with_opset(SPEC, 99), "no opset 99; possible: 18 to 25"),
+    "opset": (lambda *_: onnxfn.with_opset(SPEC, 99), "no opset 99; possible: 18 to 28"),
     "constant of numpy": (lambda *_: onnxfn.to_json(always(x=np.complex64(1))), "x of always is "),
     "constant that is a tensor": (lambda *_: always(x=torch.zeros(2)), "x of always is "),
     "model as JSON": (lambda bert, _: onnxfn.to_json(bert), "BertForSequenceClassification is not a record, or holds"),

@@ -181,7 +181,7 @@ CALLS = {
     "ExportSpec(inputs='x')": "a tuple is expected, not the text 'x'",
     "ExportSpec(inputs=3)": "a tuple is expected, not the value 3: write (3,)",
     "ExportSpec(inputs=[InputSpec('a', 'b', 'c')] * 2)": "inputs has 'a' twice",
-    "Target(opset=99)": "no opset 99; possible: 18 to 25",
+    "Target(opset=99)": "no opset 99; possible: 18 to 28",
     "Target(input_order='ids')": "a tuple is expected, not the text 'ids'",
     "Generator('g', 'normal', 3)": "the arguments of a function are a dict, not 3",
     "Edit('with_opset', 'x')": "the arguments of a function are a dict, not 'x'",

@@ -24,7 +24,7 @@ def conv_state(
     """What `recurrent.conv_state` returns, which also knows its parts, for a convolution that updates the state."""
     past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else None
     states = recurrent.conv_state(self, conv_states, state_idx, conv_kernel_size)
-    states.parts = (past, conv_states, self.conv_states, state_idx)  # type: ignore[attr-defined]
+    states.parts = (past, conv_states, self.conv_states, state_idx)
     return states
 
 
@@ -87,5 +87,8 @@ def _linear_attention(
 def _operator(name: str, inputs: Sequence[Tensor | None], shapes: Sequence[Any], **attributes: Any) -> Sequence[Tensor]:
     """The outputs of an operator of `com.microsoft` in a trace."""
     dtypes = [torch.float32] * len(shapes)
-    symbolic = torch.onnx.ops.symbolic_multi_out
-    return symbolic(f"com.microsoft::{name}", inputs, attributes, dtypes=dtypes, shapes=shapes, version=1)
+    symbolic: Any = torch.onnx.ops.symbolic_multi_out
+    outputs: Sequence[Tensor] = symbolic(
+        f"com.microsoft::{name}", inputs, attributes, dtypes=dtypes, shapes=shapes, version=1
+    )
+    return outputs

@@ -195,8 +195,13 @@ def _dtype_name(value: Any) -> str:
 
 SINCE: Mapping[str, int] = MappingProxyType(
     {
-        **{"LinearAttention": 27, "CausalConvWithState": 27},
-        **{"Attention": 23, "RMSNormalization": 23, "RotaryEmbedding": 23, "Gelu": 20, "LayerNormalization": 17},
+        "LinearAttention": 27,
+        "CausalConvWithState": 27,
+        "Attention": 23,
+        "RMSNormalization": 23,
+        "RotaryEmbedding": 23,
+        "Gelu": 20,
+        "LayerNormalization": 17,
     }
 )
 """A fused operator -> the opset that brings it."""
