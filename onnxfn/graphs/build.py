@@ -28,6 +28,7 @@ from onnxfn.specs.conditions import Condition, is_true, stated
 from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.layouts import dtype_suffix
+from onnxfn.weights.packed.stored_blocks import ATTRIBUTE
 
 UnboundGraph = Callable[[Any, Part, StageTimer, BuildOptions], BuiltGraph]
 """From a model, a part, the timer of the stages and options to the graph of the part, whose parameters are slots."""
@@ -60,6 +61,8 @@ def build_graph(
             built = (unbound_graph or _unbound_graph)(model, part, timed, options)
             save_template(options.template_cache, name, built, options.template_cache_bytes)
             built = finished_graph(built, part, tensors)
+        if not any(hasattr(tensor, ATTRIBUTE) for tensor in tensors.values()):
+            return evolve(built, template=name)
         with pass_errors(part):
             graph, stored = keep_stored_blocks(built.model, tensors)
         return evolve(built, model=graph, stored=stored, template=name)

@@ -87,7 +87,8 @@ def _linear_attention(
 def _operator(name: str, inputs: Sequence[Tensor | None], shapes: Sequence[Any], **attributes: Any) -> Sequence[Tensor]:
     """The outputs of an operator of `com.microsoft` in a trace."""
     dtypes = [torch.float32] * len(shapes)
-    outputs: Sequence[Any] = torch.onnx.ops.symbolic_multi_out(
+    symbolic: Any = torch.onnx.ops.symbolic_multi_out
+    outputs: Sequence[Tensor] = symbolic(
         f"com.microsoft::{name}", inputs, attributes, dtypes=dtypes, shapes=shapes, version=1
     )
     return outputs

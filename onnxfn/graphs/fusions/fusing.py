@@ -207,7 +207,9 @@ def fuse_operators(model: Any) -> Any:
 
     has_attention = model.opset_imports.get("", 0) >= ATTENTION_OPSET
     # Each layer gets masks and tables of its own at first.
-    of_attention = (fuse_rotary, fuse_attention, nodes.merge_equal_nodes, simplify_masks) if has_attention else ()
+    of_attention = (fuse_attention, nodes.merge_equal_nodes, simplify_masks) if has_attention else ()
+    if has_attention and any(nodes.is_operator(node, "Neg", "Sub") for node in model.graph):  # a rotation has one
+        of_attention = (fuse_rotary, *of_attention)
     remove_unused = common.RemoveUnusedNodesPass()
     for fuse_pass in (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal, *of_attention):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs

@@ -21,9 +21,10 @@ from onnxfn.specs.plan.real_inputs import real_inputs
 from onnxfn.specs.plan.text_cases import TextFacts, text_facts, with_text_cases
 from onnxfn.specs.records import Constant, File, Getter, InputSpec, NestedDummy, OutputSpec, Source
 from onnxfn.specs.results.printing import has_io_dtype
+from onnxfn.specs.runtimes import CLIENTS
 from onnxfn.specs.tasks.tasks import edited, for_some_task
 
-DEFAULTS = ExportSpec(target=Target(opset=18, int_dtype="int64"))
+DEFAULTS = ExportSpec(target=Target(opset=CLIENTS["onnxruntime"], int_dtype="int64"))
 """Opset and integer type of a spec that specifies none."""
 
 Decoders = Literal["merged", "separate", "both"]

@@ -1,0 +1,46 @@
+"""Which opsets and operators programs run: data, by which the opset of a graph is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+LOADED: Mapping[str, int] = MappingProxyType({"1.24": 25, "1.26": 26, "1.28": 26, "1.30": 26, "1.31": 26, "1.32": 28})
+"""A version of ONNX Runtime -> the last opset that it loads. Tried: a session for a Transpose of each opset."""
+
+KERNELS: Mapping[str, str | None] = MappingProxyType(
+    {
+        "Attention-23": "1.24",
+        "RMSNormalization-23": "1.24",
+        "RotaryEmbedding-23": "1.24",
+        "Attention-24": "1.24",
+        "com.microsoft.LinearAttention-1": "1.26",
+        "com.microsoft.CausalConvWithState-1": "1.26",
+        "Attention-25": None,
+        "LinearAttention-27": None,
+        "CausalConvWithState-27": None,
+        "Swish-24": None,
+        "SwiGLU-28": None,
+    }
+)
+"""An operator, since an opset -> the first of these versions that has a kernel for it on the CPU; None: 1.32 has none.
+
+ONNX Runtime then runs the definition of the operator in small operators, and refuses Swish from opset 25 on. onnxfn
+writes none of those but Attention, and that only where an opset after 24 is asked for: with ONNX Runtime 1.32 a BERT of
+512 tokens takes 1.3 of its time at opset 24, a token of a Llama 1.5. Windows inside Attention (25) are not written
+either. Profiles of sessions tell which nodes run.
+"""
+
+CLIENTS: Mapping[str, int] = MappingProxyType(
+    {
+        # 1.24 to 1.32, the versions that onnxfn runs with, and what is built upon them. Three sizes of models take 0.78
+        # to 1.0 of their time at opset 18 with each version.
+        "onnxruntime": 24,
+        "ORTModel": 24,
+        "sentence-transformers": 24,
+        "onnxruntime-genai": 24,
+        # 4.3.1 has ONNX Runtime 1.30 (Node.js) and 1.31 (web), but nobody has tried Attention on WebGPU.
+        "transformers.js": 18,
+    }
+)
+"""A client -> the last opset whose operators it has kernels for. OpenVINO 2026.4 refuses grouped Attention (23)."""
