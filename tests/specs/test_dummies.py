@@ -124,6 +124,7 @@ def test_every_function_makes_an_array_of_the_given_shape(function):
         "scaled": {"low": 0.0, "high": 1.0},
         "ids_with_end": {"high": 9, "end": 3},
         "ids_with_image": {"high": 9, "image": 3, "count": 2},
+        "in_buffer": {"tokens": np.ones((2, 3, 2))},
         "special_ids": {"ids": np.ones((2, 3, 4)), "mask": np.ones((2, 3, 4))},
     }.get(function, {})
     assert array_of(function, 2, 3, 4, **arguments).shape == (2, 3, 4)
