@@ -53,9 +53,8 @@ def inputs_of(model, count):
 
 def tokens_of_pytorch(model, inputs, mask):
     """The texts that a model continues without a cache; no text has a token twice."""
-    start = model.config.decoder_start_token_id
     states = model.get_encoder()(torch.tensor(inputs)) if model.config.is_encoder_decoder else None
-    ids = inputs if states is None else np.full((len(inputs), 1), start)
+    ids = inputs if states is None else np.full((len(inputs), 1), model.config.decoder_start_token_id)
     for _ in range(NEW):
         if states is not None:
             logits = model(decoder_input_ids=torch.tensor(ids), encoder_outputs=states).logits
