@@ -33,13 +33,13 @@ LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
     "specs": 9_210,
-    "architectures": 8_467,
+    "architectures": 8_468,
     "weights": 3_100,
     "models": 1_767,
     "graphs": 7_878,
     "run": 1_283,
     "check": 6_215,
-    "export": 11_976,
+    "export": 11_975,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 
