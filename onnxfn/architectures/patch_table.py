@@ -169,6 +169,7 @@ is one operator from opset 27 on
 """The patches of graphs that have the operators of opset 27; some replace functions of other patches."""
 
 OPERATOR_OPSET = 27
+"""The first opset with the standard operators that define those of OPERATOR_TEXT for other runtimes."""
 
 PACKED = (
     "get_vision_attention_seqlens",
