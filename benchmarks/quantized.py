@@ -228,7 +228,7 @@ def row(name: str, folder: Path, arrays: Mapping[str, Any], expected: Any) -> di
     assert kl <= (EXACT_KL if name == EXACT else WORST_KL), f"the KL divergence is {kl}"
     assert agreement >= LEAST_AGREEMENT, f"the agreement is {agreement}"
     print(f"{name}: {kl:.3g}, {agreement:.3f}", file=sys.stderr)
-    facts = {**stored_bits(file), "agreement": f"{agreement:.3f}", "KL": f"{kl:.3g}"}
+    facts = {**stored_bits(file, logits.shape[-1]), "agreement": f"{agreement:.3f}", "KL": f"{kl:.3g}"}
     return {**facts, "kl": kl, "same": agreement, "MB": graph_bytes(folder) / MEGABYTE}
 
 

@@ -16,15 +16,15 @@ PRODUCTS = ("MatMulNBits", "MatMulBnb4", "MatMulInteger")
 CODES_RANK, BLOCK = 3, 32
 """The axes of codes that a Gather reads: rows, blocks, bytes of a block; and the elements of a block."""
 
-LARGEST = 20_000
-"""More rows than that has only an output layer: one for each token."""
 
+def stored_bits(file: Path, tokens: int) -> dict[str, str]:
+    """What the matrices, the output layer and the embedding of a decoder's file are stored in; most common first.
 
-def stored_bits(file: Path) -> dict[str, str]:
-    """What the matrices, the output layer and the embedding of a decoder's file are stored in; most common first."""
+    Only an output layer has as many rows as there are tokens.
+    """
     nodes = graph_nodes(file)
     products = [node for node in nodes if node.op_type in PRODUCTS]
-    head = [node for node in products if _attributes(node).get("N", 0) > LARGEST]
+    head = [node for node in products if _attributes(node).get("N") == tokens]
     tables = [node for node in nodes if node.op_type == "GatherBlockQuantized"]
     groups = {"matrices": [node for node in products if node not in head], "output layer": head, "embedding": tables}
     described = {name: _described(group) for name, group in groups.items()}
