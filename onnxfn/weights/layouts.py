@@ -48,7 +48,7 @@ class Layout:
     @property
     def opset(self) -> int:
         """The opset of graphs whose spec has none: the last that all clients run."""
-        return min(CLIENTS[client] for client in ("onnxruntime", *self.clients))
+        return min(CLIENTS[client] for client in ("onnxruntime", "OpenVINO", *self.clients))
 
 
 LayoutName = Literal["optimum", "transformers.js", "hub"]

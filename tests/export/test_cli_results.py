@@ -248,7 +248,7 @@ def test_on_a_terminal_a_file_gets_the_plan_and_the_terminal_the_bar(tmp_path):
         pass
     assert process.wait() == 0
     text = without_codes(shown.decode())
-    assert (tmp_path / "stdout").read_text().startswith("task: fill-mask (found)\nbert · fill-mask · opset 24 · unch")
+    assert (tmp_path / "stdout").read_text().startswith("task: fill-mask (found)\nbert · fill-mask · opset 18 · unch")
     assert "capture model" in text
     assert "load " in text
     assert "Loading weights" not in text

@@ -57,6 +57,7 @@ def test_what_to_write_instead_is_public_and_takes_these_keywords(title, name):
 
 
 def test_the_names_that_are_used_most_have_the_same_row():
-    used = rows((ROOT / "README.md").read_text().partition("| name | instead |")[2].partition("\n\n")[0])
+    page = ROOT / "onnxfn" / "guide" / "from-optimum.md"
+    used = rows(page.read_text().partition("| name | instead |")[2].partition("\n\n")[0])
     assert used
     assert used == {name: INSTEAD[name.rpartition(".")[0]][name.rpartition(".")[2]] for name in used}

@@ -25,7 +25,7 @@ def test_the_result_has_files_inputs_outputs_opset_and_seconds(exported):
     assert [os.path.basename(file) for file in exported.files] == ["model.onnx", "config.json", "report.json"]
     assert exported.inputs == onnxfn.inputs(SPEC, {"vocab_size": 9})
     assert exported.outputs == {"logits": {0: "batch_size", 1: "sequence_length"}}
-    assert exported.opset == 24
+    assert exported.opset == 18
     assert [stage for stage, _ in exported.seconds] == ["plan", "capture", "passes", "write", "check", "complete"]
     assert onnxfn.from_json(onnxfn.to_json(exported), record=onnxfn.Exported) == exported
     assert "check passed" in str(exported)
@@ -34,7 +34,7 @@ def test_the_result_has_files_inputs_outputs_opset_and_seconds(exported):
 def test_the_file_is_valid_onnx_without_symbols_of_torch_or_paths_of_this_machine(exported):
     onnx.checker.check_model(exported.files[0], full_check=True)
     model = onnx.load(exported.files[0])
-    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 24)]
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 18)]
     assert model.producer_name == "onnxfn"
     values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
     dims = [dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim]

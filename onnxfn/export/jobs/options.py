@@ -214,7 +214,7 @@ _TABLE = (
         libraries=LIBRARIES[-1:],
     ),
     Option("monolith", bool, GRAPH, SPEC, "Write an encoder-decoder as one file, without a past."),
-    Option("opset", int, GRAPH, SPEC, "The ONNX opset, 18 to 28. Default: 24, or 18 for transformers.js."),
+    Option("opset", int, GRAPH, SPEC, "The ONNX opset, 18 to 28. Default: 18, which all clients of a layout run."),
     Option("atol", float, CHECK, SPEC, "Absolute tolerance, in place of PyTorch's own error.", read=_tolerance),
     Option("rtol", float, CHECK, SPEC, "Relative tolerance, in place of PyTorch's own error.", read=_tolerance),
     Option("split", bool, GRAPH, SPEC, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
