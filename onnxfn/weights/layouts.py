@@ -9,11 +9,9 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
-from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, Target, tensor_names
+from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, tensor_names
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, refuse_unknown
-from onnxfn.specs.runtimes import CLIENTS
 from onnxfn.weights.names import file_fault
 
 
@@ -44,11 +42,6 @@ class Layout:
     clients: tuple[str, ...] = ()
     side_files: tuple[str, ...] = ()
     has_card: bool = False
-
-    @property
-    def opset(self) -> int:
-        """The opset of graphs whose spec has none: the last that all clients run."""
-        return min(CLIENTS[client] for client in ("onnxruntime", "OpenVINO", *self.clients))
 
 
 LayoutName = Literal["optimum", "transformers.js", "hub"]
@@ -150,8 +143,7 @@ def graphs_of_dtype(folder: Path, dtype: str | None) -> list[Path]:
 
 
 def with_layout_io(spec: ExportSpec, layout: Layout) -> ExportSpec:
-    """The spec with the names of inputs and outputs and the opset of a layout, and its float type for 16 bits."""
-    spec = compose(ExportSpec(target=Target(opset=layout.opset)), spec)
+    """The spec with the names of inputs and outputs, and for weights of 16 bits the float type, of a layout."""
     known = tensor_names(spec)
     spec = renamed(spec, **{old: new for old, new in layout.output_names if old in known and new not in known})
     if spec.target.io_dtype is not None or spec.target.float_dtype not in ("float16", "bfloat16"):

@@ -32,9 +32,9 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_068,
+    "specs": 9_073,
     "architectures": 8_097,
-    "weights": 2_956,
+    "weights": 2_948,
     "models": 1_798,
     "graphs": 7_852,
     "run": 1_316,

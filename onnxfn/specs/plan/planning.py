@@ -24,7 +24,7 @@ from onnxfn.specs.results.printing import has_io_dtype
 from onnxfn.specs.runtimes import CLIENTS
 from onnxfn.specs.tasks.tasks import edited, for_some_task
 
-DEFAULTS = ExportSpec(target=Target(opset=CLIENTS["onnxruntime"], int_dtype="int64"))
+DEFAULTS = ExportSpec(target=Target(opset=min(CLIENTS.values()), int_dtype="int64"))
 """Opset and integer type of a spec that specifies none."""
 
 Decoders = Literal["merged", "separate", "both"]
