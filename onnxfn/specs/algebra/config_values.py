@@ -125,9 +125,9 @@ def snapshot(config: Any) -> Snapshot:
 
 
 def config_of(model: Any) -> Any:
-    """The configuration of a model: its `config`, or timm's `pretrained_cfg`; None when it has neither."""
-    config = getattr(model, "config", None)
-    return getattr(model, "pretrained_cfg", None) if config is None else config
+    """The configuration of a model: its `config`, or timm's `pretrained_cfg`; None if neither can be read as a dict."""
+    values = (getattr(model, name, None) for name in ("config", "pretrained_cfg"))
+    return next((value for value in values if isinstance(value, Mapping) or hasattr(value, "to_dict")), None)
 
 
 def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -406,3 +407,15 @@ def test_a_mask_that_is_left_out_where_it_is_of_ones_is_checked_so():
     sample = {"x": torch.arange(8.0).reshape(2, 4), "mask": torch.ones(2, 4, dtype=torch.bool)}
     with pytest.raises(onnxfn.CheckFailed, match="away from PyTorch at masks of one value"):
         onnxfn.export(onnxfn.derived(LeavesOutOnes(), sample=sample), LeavesOutOnes(), None)
+
+
+class Configured(nn.Linear):
+    def __init__(self, config):
+        super().__init__(4, 2)
+        self.config = config
+
+
+@pytest.mark.parametrize("config", [SimpleNamespace(width=4), States(4, 4), "tiny"])
+def test_a_configuration_that_cannot_be_read_as_a_dict_is_none(config):
+    model = Configured(config)
+    assert onnxfn.export(onnxfn.derived(model, sample=real(2, 4)), model).report.passed
