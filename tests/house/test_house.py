@@ -32,7 +32,7 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_073,
+    "specs": 9_084,
     "architectures": 8_097,
     "weights": 2_948,
     "models": 1_798,

@@ -11,10 +11,8 @@ from typing import Any
 
 from attrs import Factory, asdict, field, frozen, has
 
+from onnxfn.specs.edits.tensors import dtype_names
 from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened
-
-DTYPES: Mapping[str, str] = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"})
-"""Optimum's names of dtypes -> ours."""
 
 
 def texts(flag: str, values: Any) -> tuple[str, ...]:
@@ -93,8 +91,8 @@ def run_arguments(text: str) -> dict[str, Any]:
 
 
 def parsed_dtypes(flag: str, values: Any) -> tuple[str, ...]:
-    """Our names of dtypes; those of Optimum are translated."""
-    return tuple(DTYPES.get(name, name) for name in texts(flag, values))
+    """Our names of dtypes; those of clients are translated."""
+    return dtype_names(texts(flag, values))
 
 
 def floors_of(flag: str, values: Any) -> Any:

@@ -26,6 +26,7 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.templates.template_cache import default_cache_folder
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.edits.tensors import dtype_names
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.record import record
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, check_mode
@@ -74,7 +75,7 @@ class ExportRequest:
     path: str = field(converter=_as_text)
     spec: ExportSpec | None = None
     edits: tuple[tuple[str, Any], ...] = field(default=(), converter=checked_edits)
-    dtypes: tuple[str, ...] = field(default=(), converter=as_tuple)
+    dtypes: tuple[str, ...] = field(default=(), converter=dtype_names)
     decoders: Decoders = "merged"
     adapter: Path | None = field(default=None, converter=_as_path)
     calibration: Path | None = field(default=None, converter=_as_path)

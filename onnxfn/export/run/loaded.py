@@ -19,6 +19,7 @@ from onnxfn.run.prompts import export_path
 from onnxfn.run.sessions import open_session, runtime_message
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.edits.tensors import CLIENT_NAMES
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, errors_as, listed, refuse_unknown, write_errors
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
@@ -148,7 +149,7 @@ def load(folder: str | Path, dtype: str | None = None) -> Loaded:
     ...     load(f"{folder}/out")(input=torch.randn(5, 4))["output"].shape
     (5, 2)
     """
-    path = export_path(folder)
+    path, dtype = export_path(folder), CLIENT_NAMES.get(dtype or "", dtype)
     if path.suffix == ".onnx":
         graphs, root = ([path] if path.is_file() else []), path.parent
     else:

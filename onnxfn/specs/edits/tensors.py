@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
+from types import MappingProxyType
 from typing import Any, cast, get_args
 
 from attrs import evolve
@@ -24,13 +25,23 @@ from onnxfn.specs.algebra.spec import (
 )
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.axis_symbols import AxisFacts, symbols_in
-from onnxfn.specs.converters import Path
+from onnxfn.specs.converters import Path, as_tuple
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, refuse_unknown, shortened, unknown
 from onnxfn.specs.records import KINDS, Constant, InputSpec, Kind
 
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
 FLOAT_NAMES = (*FLOAT_DTYPES, *QUANTIZED_DTYPES)
+
+CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
+    {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "f32": "float32", "f16": "float16"}
+)
+"""Names of dtypes in Optimum, transformers.js and others -> ours."""
+
+
+def dtype_names(dtypes: Iterable[str]) -> tuple[str, ...]:
+    """Our names of dtypes, for names of clients."""
+    return tuple(CLIENT_NAMES.get(name, name) if isinstance(name, str) else name for name in as_tuple(dtypes))
 
 
 @as_edit
