@@ -85,14 +85,16 @@ def operators(file, folder):
     return Counter(node.op_type for node in onnx.load(folder / "optimized.onnx").graph.node)
 
 
+@pytest.mark.skipif(
+    "vnni" not in Path("/proc/cpuinfo").read_text(),
+    reason="without VNNI, kernels of signed weights add two products in 16 bits, which overflow",
+)
 def test_pictures_that_did_not_calibrate_have_pytorchs_class(exported):
-    # On an x86 processor without VNNI, kernels of signed weights add two products in 16 bits, which overflow.
-    agreement, cosine = (0.98, 0.999) if "vnni" in Path("/proc/cpuinfo").read_text() else (0.95, 0.99)
     measured = {(each.part, each.measure): each for each in exported.report.measurements}
     for part in ("model_int8_static", "model_uint8_static"):
-        assert measured[part, "agreement"].value >= agreement
+        assert measured[part, "agreement"].value >= 0.98
         assert measured[part, "agreement"].cases == "32 pictures"
-        assert measured[part, "cosine"].value > cosine
+        assert measured[part, "cosine"].value > 0.999
 
 
 def test_the_pictures_of_a_calibration_are_not_those_of_the_report(exported):
