@@ -168,9 +168,10 @@ def test_a_file_that_does_not_exist_is_not_opened(tmp_path):
 def test_a_file_can_be_checked_without_its_plan(bert, exported):
     spec = onnxfn.spec_for("bert", "fill-mask")
     part = plan(spec, bert).parts[0]
-    by_path = onnxfn.validate(spec, bert, exported.files[0])
+    by_path, by_part = onnxfn.validate(spec, bert, exported.files[0]), check(bert, part, Path(exported.files[0]))
     assert by_path.passed
-    assert check(bert, part, Path(exported.files[0])).differences[0].max_abs == by_path.differences[0].max_abs
+    assert by_part.passed
+    assert by_part.cases == by_path.cases  # not the errors: they depend on the number of threads, that on idle cores
 
 
 def test_references_are_the_same_whether_computed_before_or_during_the_check(bert, exported):

@@ -187,7 +187,7 @@ def test_a_single_file_takes_a_single_dtype(tmp_path):
 @pytest.mark.parametrize(
     ("dtypes", "error", "words"),
     [
-        (("float32", "fp16"), onnxfn.UnknownName, "no dtype 'fp16'; known: float32, float16"),
+        (("float32", "fp17"), onnxfn.UnknownName, "no dtype 'fp17'; known: float32, float16"),
         (("float16", "float16"), onnxfn.InvalidSpec, "dtypes has 'float16' twice: each dtype has files of its own"),
         ("float16", onnxfn.InvalidSpec, "a tuple is expected, not the text 'float16'"),
     ],
