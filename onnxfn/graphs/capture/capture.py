@@ -44,7 +44,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
         program, ends = any_program(model, part, noted)
         axes = trace_conditions.input_sizes(program, part)
         branches = trace_conditions.conditions(noted.values(), axes)
-        runs = partial(trace_conditions.fake_outputs, model, part)
+        runs = partial(trace_conditions.runs_at, model, part)
         if is_joined:
             program, ends = _joined_program(model, part)
             if ends:  # the conditions of the other trace are exact

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from inspect import currentframe
 from typing import Any
 
@@ -139,9 +139,9 @@ def range_limits(program: Any, part: Part) -> dict[str, Ends]:
 
 
 def without_assumed(
-    limits: Mapping[str, Ends], branches: Sequence[Condition], part: Part, runs: Callable[[Mapping[str, int]], Any]
+    limits: Mapping[str, Ends], branches: Sequence[Condition], part: Part, runs: Callable[[Mapping[str, int]], bool]
 ) -> tuple[dict[str, Ends], list[Condition]]:
-    """The limits without the ends that torch assumed, and these; `runs` has a result for sizes that the module takes.
+    """The limits without the ends that torch assumed, and these; `runs`: whether the module takes these sizes.
 
     Torch assumes of each size that it is not 1, or that it is: a quarter of a height of at most 7. The graph may be
     right beyond. So an end beyond which the module runs, and that no branch of it has, is no limit. The upper ends of a
@@ -159,10 +159,10 @@ def without_assumed(
     higher = {name: size for name, size in ends.items() if is_allowed(name, size)}
     # One run shows it for all axes if none is tied to another: a module of squares takes no single smaller side.
     are_tied = any(len(names) > 1 for names, _ in stated)
-    are_taken = len(lower) > 1 and not are_tied and runs(lower) is not None
+    are_taken = len(lower) > 1 and not are_tied and runs(lower)
     for name, (low, high) in limits.items():
-        no_low = name in lower and (are_taken or runs({name: lower[name]}) is not None)
-        no_high = name in higher and runs({name: higher[name]}) is not None
+        no_low = name in lower and (are_taken or runs({name: lower[name]}))
+        no_high = name in higher and runs({name: higher[name]})
         assumed += [Condition(f"{name} >= {low}", TORCH)] * no_low + [Condition(f"{name} <= {high}", TORCH)] * no_high
         left[name] = (SMALLEST_DYNAMIC_SIZE if no_low else low, None if no_high else high)
     return {name: ends for name, ends in left.items() if ends != ANY_SIZE}, assumed
@@ -178,8 +178,15 @@ def with_ends(limits: Mapping[str, Ends], largest: Mapping[str, int]) -> dict[st
     return {**limits, **{name: (low, min(high or end, end)) for name, ((low, high), end) in narrowed.items()}}
 
 
-def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int]) -> tuple[Any, ...] | None:
-    """The outputs of a model at other sizes of some axes, without values; None if it does not run without these."""
+def runs_at(model: Any, part: Part, sizes: Mapping[str, int]) -> bool:
+    """Whether a model runs at other sizes of some axes."""
+    # At sizes below those of the trace, operators on values take less time than torch's steps to shapes alone.
+    is_small = all(sizes[name] <= size for name, size in known_sizes(part.spec, {}).items() if name in sizes)
+    return fake_outputs(model, part, sizes, is_small=is_small) is not None
+
+
+def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int], *, is_small: bool = False) -> tuple[Any, ...] | None:
+    """The outputs of a model at other sizes of some axes, with values if these are small; None if it does not run."""
     import torch
 
     spec = resized(part.spec, sizes)
@@ -187,8 +194,8 @@ def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int]) -> tuple[Any,
     cached = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=True)
     try:
         # No size is a symbol, so torch's cache of results makes layers after the first cheap.
-        with cached, torch.no_grad(), unchanged_eval(model), shapes_alone() as mode:
-            return flat_forward(model, spec)([mode.from_tensor(each) for each in tensors])
+        with cached, torch.no_grad(), unchanged_eval(model), nullcontext() if is_small else shapes_alone() as mode:
+            return flat_forward(model, spec)([mode.from_tensor(each) if mode else each for each in tensors])
     except Exception as error:  # noqa: BLE001 - a module may raise anything
         raise_no_memory(error)
         return None

@@ -57,11 +57,7 @@ def fast_export(tick: Tick) -> Iterator[None]:
 
 @contextmanager
 def annotations_of_this_thread() -> Iterator[None]:
-    """Keeps other threads from annotating the trace.
-
-    During a trace, torch notes the running function of any thread in a variable of the process. This causes a KeyError
-    in another thread that runs a model with a custom operator, such as a mixture of experts.
-    """
+    """Keeps torch from noting functions of other threads in a trace: those with a custom operator would fail."""
     import torch.fx.traceback
 
     annotate, thread = torch.fx.traceback.annotate, threading.get_ident()
@@ -137,10 +133,7 @@ GOES_ON = (ast.Return, ast.Break, ast.Continue, ast.Yield)
 
 @contextmanager
 def assertions_hold(noted: Noted) -> Iterator[None]:
-    """Takes assertions about values of tensors for true in a trace, in this thread: they hold where the module runs.
-
-    Branches on sizes that depend on values are decided, and noted.
-    """
+    """Takes assertions about values for true in a trace, and notes branches on sizes that depend on values."""
     import torch
 
     with ExitStack() as undo:

@@ -93,11 +93,7 @@ def read_numbers(model: Any, part: Part) -> Any:
 
 
 def share_size_reads(model: Any, part: Part) -> Any:
-    """Reads each dynamic size from the first input that has it; the inputs are in the order of the plan.
-
-    torch reads the length of the past from the cache of any layer. After this pass no layer reads it from the cache of
-    another layer.
-    """
+    """Reads each dynamic size from the first input that has it: torch reads it from the cache of any layer."""
     import onnx_ir
 
     first: dict[str, tuple[Any, int]] = {}
