@@ -1,6 +1,4 @@
-"""Writes the pages of the web site into the folder `site`: those of the repository, the reference, the model types.
-
-python tests/tools/site_pages.py && zensical build --strict --config-file site/mkdocs.yml     # the site: site/html
+"""The pages of the web site: those of the repository, the reference, the table of model types.
 
 Pages keep their paths of the repository, so that a link between them works in both places.
 """
@@ -10,22 +8,26 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from html import escape
 from importlib import import_module
 from pathlib import Path
+
+from names_page import homes, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "onnxfn" / "guide"
 SOURCE_LINK = re.compile(r"(\]\([^)#\s]+\.py)\)")
 """A link to a file of Python, which the site shows as a page."""
 
+NO_SIDEBAR = "---\nhide: [navigation]\n---\n"
+"""The first lines of a page without neighbours in the navigation."""
+
 KINDS = {
     "text": "text encoder",
     "decoders": "decoder",
     "seq2seq": "encoder-decoder",
     "vision": "vision",
-    "detection": "detection, segmentation, depth",
+    "detection": "vision, places in images",
     "multimodal": "text with images or sound",
     "audio": "audio",
     "series": "time series, decisions",
@@ -54,7 +56,8 @@ def pages():
         **{path.name: path.read_text() for path in (GUIDE / "site").iterdir()},
         **{f"{path}.md": f"# {path}\n\n````python\n{(ROOT / path).read_text()}````\n" for path in sorted(links)},
         **{f"reference/{module}.md": text for module, text in reference_pages().items()},
-        "onnxfn/README.md": index_with_links(texts["onnxfn/README.md"]),
+        **{path: with_links(texts[path]) for path in ("onnxfn/README.md", "onnxfn/guide/names.md")},
+        "README.md": NO_SIDEBAR + texts["README.md"],
         "models.md": models_page(),
     }
 
@@ -74,19 +77,6 @@ def sources_linked(page, text):
 # The reference
 
 
-def rows():
-    """The rows of the index of public names: (module, its purpose, names)."""
-    lines = (ROOT / "onnxfn" / "README.md").read_text().splitlines()
-    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `onnxfn")]
-    return [(module.strip("`"), purpose, re.findall(r"`(\w+)`", names)) for module, purpose, names in cells]
-
-
-def homes():
-    """From a public name to the module whose page documents it: the first of those by purpose, else the package."""
-    _, *by_purpose = rows()
-    return {name: module for module, _, names in [rows()[0], *reversed(by_purpose)] for name in names}
-
-
 def link(name):
     """A link to the documentation of a public name, from any page."""
     return f"[`{name}`][{homes()[name]}.{name}]"
@@ -104,10 +94,10 @@ def reference_pages():
     return pages
 
 
-def index_with_links(markdown):
-    """The index of public names, where each name leads to its documentation."""
+def with_links(markdown):
+    """An index of public names, where each name leads to its documentation."""
     names = homes()
-    return re.sub(r"`(\w+)`(?=[,\s])", lambda match: link(match[1]) if match[1] in names else match[0], markdown)
+    return re.sub(r"(?<=[-,|] )`(\w+)`", lambda match: link(match[1]) if match[1] in names else match[0], markdown)
 
 
 # The table of model types
@@ -119,15 +109,15 @@ def models_page():
 
     tables = {name: import_module(f"onnxfn.architectures.{name}").ROWS for name in KINDS}
     lines = [
-        f"<tr><td><code>{escape(model_type)}</code></td><td>{KINDS[name]}</td>"
-        f"<td>{' '.join(f'<code>{task}</code>' for task in tasks_for(model_type))}</td></tr>"
+        f"<tr><td><code>{escape(model_type)}</code></td>"
+        f"<td>{' '.join(f'<code>{task}</code>' for task in tasks_for(model_type))}</td><td>{KINDS[name]}</td></tr>"
         for name, table in tables.items()
         for model_type in sorted(table)
     ]
     return MODELS.format(rows="\n".join(lines))
 
 
-MODELS = """# Model types
+MODELS = f"""{NO_SIDEBAR}# Model types
 
 The rows of onnxfn's tables: `onnxfn tasks TYPE` prints the tasks of one. A model of `transformers` without a row gets a
 [derived spec](onnxfn/guide/architecture.md#without-a-row). [What was tried](tests/sweeps/README.md).
@@ -135,14 +125,13 @@ The rows of onnxfn's tables: `onnxfn tasks TYPE` prints the tasks of one. A mode
 <input class="models-search" type="search" placeholder="A model type, a kind or a task: bert, decoder, depth-estimation"
  aria-label="Search the model types">
 <p class="models-count" aria-live="polite"></p>
-<table class="models">
-<thead><tr><th>model type</th><th>kind</th><th>tasks</th></tr></thead>
+<div class="models" markdown="0">
+<table>
+<thead><tr><th>model type</th><th>tasks</th><th>kind</th></tr></thead>
 <tbody>
-{rows}
+{{rows}}
 </tbody>
 </table>
+</div>
 """
 
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "site")
