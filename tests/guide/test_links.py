@@ -32,7 +32,7 @@ def split_page(text):
         if match and not fence:
             fence = match[1]
             languages.append(match[2])
-        elif line == fence:
+        elif fence and line == fence:
             fence = ""
         elif not fence:
             outside.append(line)
@@ -77,11 +77,8 @@ def test_a_list_and_a_table_stand_below_an_empty_line(path):
 
 
 def test_a_broken_link_and_an_open_block_are_noticed():
-    page = GUIDE / "decoder.md"
-    assert list(broken(page, "[a](nowhere.md) [b](speech.md#no-heading) [c](speech.md#the-loop)\n```py\n[d](x)\n```")) == [
-        "nowhere.md",
-        "speech.md#no-heading",
-    ]
+    text = "[a](nowhere.md) [b](speech.md#no-heading)\n[c](speech.md#the-loop)\n```py\n[d](x)\n```\n"
+    assert list(broken(GUIDE / "decoder.md", text)) == ["nowhere.md", "speech.md#no-heading"]
     assert split_page("```py\na\n")[1:] == (["py"], False)
 
 
@@ -97,8 +94,9 @@ def test_every_page_of_the_guide_has_a_place_in_the_navigation_of_the_site():
 
 
 def test_the_page_of_names_has_the_first_sentence_of_each_docstring():
-    assert names_page.PAGE.read_text() == names_page.page()
-    assert {name for name in onnxfn.__all__ if f"- `{name}`: " not in names_page.page()} == set()
+    page = names_page.PAGE.read_text()
+    assert page == names_page.page()
+    assert {name for name in onnxfn.__all__ if f"- `{name}`: " not in page} == set()
 
 
 def test_the_picture_of_the_folders_has_their_imports():

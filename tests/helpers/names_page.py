@@ -7,6 +7,7 @@ import inspect
 import re
 import textwrap
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "onnxfn"
@@ -60,10 +61,9 @@ def docstrings_of_values():
     texts = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         body = ast.parse(path.read_text()).body
-        for statement, following in zip(body, body[1:], strict=False):
+        for statement, following in pairwise(body):
             target = getattr(statement, "target", None) or getattr(statement, "targets", [None])[0]
             text = getattr(getattr(following, "value", None), "value", None)
             if isinstance(target, ast.Name) and isinstance(text, str):
                 texts.setdefault(target.id, text)
     return texts
-

@@ -134,4 +134,3 @@ The rows of onnxfn's tables: `onnxfn tasks TYPE` prints the tasks of one. A mode
 </table>
 </div>
 """
-

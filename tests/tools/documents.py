@@ -12,10 +12,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
-import names_page
-import rooms_picture
-import site_pages
-
 
 def notes(version):
     """The section of a version in CHANGELOG.md, without its title."""
@@ -28,9 +24,14 @@ def notes(version):
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["write"]:
+            import names_page
+            import rooms_picture
+
             names_page.PAGE.write_text(names_page.page())
             rooms_picture.PICTURE.write_text(rooms_picture.picture())
         case ["site", *folder]:
+            import site_pages
+
             target = Path(*folder or [ROOT / "site"]).resolve()
             site_pages.write(target)
             command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
