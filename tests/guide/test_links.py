@@ -104,10 +104,10 @@ def test_the_picture_of_the_folders_has_their_imports():
 
 
 def test_the_changelog_has_this_version_and_few_lines():
-    versions = re.findall(r"^## \[(.+?)\]", CHANGES, re.MULTILINE)
+    versions = re.findall(r"^## (\S+)", CHANGES, re.MULTILINE)
     assert versions[0] == "Unreleased"
     assert VERSION in versions
     assert len(CHANGES.splitlines()) <= 120
     notes = runpy.run_path(str(ROOT / "tests" / "tools" / "documents.py"))["notes"]
     assert notes(VERSION).startswith("The first version")
-    assert "## [" not in notes("Unreleased")
+    assert "\n## " not in notes("Unreleased")

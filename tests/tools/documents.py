@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 def notes(version):
     """The section of a version in CHANGELOG.md, without its title."""
-    _, start, rest = (ROOT / "CHANGELOG.md").read_text().partition(f"\n## [{version}]")
+    _, start, rest = (ROOT / "CHANGELOG.md").read_text().partition(f"\n## {version}")
     if not start:
         sys.exit(f"CHANGELOG.md has no version {version}")
     return rest.partition("\n")[2].partition("\n## ")[0].strip()
