@@ -95,12 +95,12 @@ def test_every_page_of_the_guide_has_a_place_in_the_navigation_of_the_site():
 
 def test_the_page_of_names_has_the_first_sentence_of_each_docstring():
     page = names_page.PAGE.read_text()
-    assert page == names_page.page()
+    assert page == names_page.page(), "python tests/tools/documents.py write"
     assert {name for name in onnxfn.__all__ if f"- `{name}`: " not in page} == set()
 
 
 def test_the_picture_of_the_folders_has_their_imports():
-    assert rooms_picture.PICTURE.read_text() == rooms_picture.picture()
+    assert rooms_picture.PICTURE.read_text() == rooms_picture.picture(), "python tests/tools/documents.py write"
 
 
 def test_the_changelog_has_this_version_and_few_lines():
