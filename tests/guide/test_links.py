@@ -61,19 +61,13 @@ def test_the_links_of_a_page_lead_to_files_and_headings(path):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_each_block_of_code_is_closed_and_has_a_language(path):
-    _, languages, is_closed = split_page((ROOT / path).read_text())
+def test_blocks_are_closed_and_have_a_language_and_lists_and_tables_stand_below_an_empty_line(path):
+    """The site takes a list for a part of the paragraph above it, as GitHub does not."""
+    outside, languages, is_closed = split_page((ROOT / path).read_text())
     assert is_closed
     assert "" not in languages
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_a_list_and_a_table_stand_below_an_empty_line(path):
-    """The site takes them for a part of the paragraph otherwise, as GitHub does not."""
-    outside, _, _ = split_page((ROOT / path).read_text())
-    for mark in (r"- ", r"\|"):
-        starts = [(line, next_) for line, next_ in pairwise(outside) if re.match(mark, next_)]
-        assert [next_ for line, next_ in starts if re.match(r"[^\s|\-]", line) and not re.match(r"\d\.", line)] == []
+    starts = [line for line, following in pairwise(outside) if re.match(r"- |\|", following)]
+    assert [line for line in starts if re.match(r"[^\s|\-]", line) and not re.match(r"\d\.", line)] == []
 
 
 def test_a_broken_link_and_an_open_block_are_noticed():

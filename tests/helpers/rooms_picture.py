@@ -37,25 +37,21 @@ def imports():
 
 def picture():
     """The text of the SVG: a box for each folder, and an arrow to each one that it imports from."""
-    names = [*ROOMS]
-    arrows = [arrow(names.index(room), names.index(other)) for room, other in sorted(imports())]
-    boxes = [box(index, name, *ROOMS[name]) for index, name in enumerate(names)]
-    height = STEP * len(names) + 10
+    names, height = [*ROOMS], STEP * len(ROOMS) + 10
     marker = '<marker id="a" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {height}" font-family="sans-serif" fill="#111">',
             f'<defs>{marker}<path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>',
             f'<rect width="640" height="{height}" fill="#fff"/>',
-            *boxes,
-            *arrows,
+            *(box(10 + STEP * index, name, *ROOMS[name]) for index, name in enumerate(names)),
+            *(arrow(names.index(room), names.index(other)) for room, other in sorted(imports())),
             "</svg>\n",
         ]
     )
 
 
-def box(index, name, contents, color):
-    top = 10 + STEP * index
+def box(top, name, contents, color):
     return (
         f'<rect x="10" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="8" fill="{color}" stroke="#444"/>'
         f'<text x="22" y="{top + 18}" font-size="14" font-weight="bold">{name}</text>'

@@ -53,7 +53,7 @@ def pages():
     links = {link for path, text in texts.items() for link in sources_linked(ROOT / path, text)}
     return {
         **{path: SOURCE_LINK.sub(r"\1.md)", text) for path, text in texts.items()},
-        **{path.name: path.read_text() for path in (GUIDE / "site").iterdir()},
+        **{path.name: path.read_text() for path in (GUIDE / "site").glob("*.[!t]*")},
         **{f"{path}.md": f"# {path}\n\n````python\n{(ROOT / path).read_text()}````\n" for path in sorted(links)},
         **{f"reference/{module}.md": text for module, text in reference_pages().items()},
         **{path: with_links(texts[path]) for path in ("onnxfn/README.md", "onnxfn/guide/names.md")},
@@ -114,23 +114,4 @@ def models_page():
         for name, table in tables.items()
         for model_type in sorted(table)
     ]
-    return MODELS.format(rows="\n".join(lines))
-
-
-MODELS = f"""{NO_SIDEBAR}# Model types
-
-The rows of onnxfn's tables: `onnxfn tasks TYPE` prints the tasks of one. A model of `transformers` without a row gets a
-[derived spec](onnxfn/guide/architecture.md#without-a-row). [What was tried](tests/sweeps/README.md).
-
-<input class="models-search" type="search" placeholder="A model type, a kind or a task: bert, decoder, depth-estimation"
- aria-label="Search the model types">
-<p class="models-count" aria-live="polite"></p>
-<div class="models" markdown="0">
-<table>
-<thead><tr><th>model type</th><th>tasks</th><th>kind</th></tr></thead>
-<tbody>
-{{rows}}
-</tbody>
-</table>
-</div>
-"""
+    return (GUIDE / "site" / "models.template").read_text().replace("ROWS", "\n".join(lines))
