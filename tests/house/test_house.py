@@ -27,7 +27,7 @@ PUBLIC = (
 OUTSIDE = ("__init__", "__main__", *PUBLIC)
 """The files at the top of the package: they import from any folder, and no folder imports from them."""
 
-TEXTS = {"README.md", "CONTRIBUTING.md", "LICENSE", ".gitignore"}
+TEXTS = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", ".gitignore"}
 TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
