@@ -23,6 +23,7 @@ from onnxfn.graphs.capture.trace_conditions import fake_outputs
 from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text, unmeasured_nodes
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.axis_symbols import ranges
 from onnxfn.specs.conditions import Condition, is_true
 from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError, first_line, listed
 from onnxfn.specs.plan.check_cases import resized
@@ -102,7 +103,8 @@ def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] |
         parts = [evolve(part, spec=with_limits(part.spec, fault.limits)) for part, fault in pairs]
     else:
         parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
-    if parts == [*job.plan.parts] or not isinstance(failure.error, OnnxfnError):
+    is_range_lost = [ranges(each.spec) for each in parts] != [ranges(each.spec) for each in job.plan.parts]
+    if is_range_lost or parts == [*job.plan.parts] or not isinstance(failure.error, OnnxfnError):
         return None
     return evolve(job, plan=evolve(job.plan, parts=parts)), with_all_layers(output)
 

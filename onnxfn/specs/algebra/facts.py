@@ -86,7 +86,8 @@ def always(**arguments: Plain) -> ExportSpec:
     """A spec of arguments that `forward` always gets and that the graph does not take.
 
     Args:
-        arguments: The arguments. One that `forward` does not accept is left out.
+        arguments: The arguments. `return_dict`, `use_cache` and the like are left out if `forward` lacks them; any
+            other that it does not accept is a CaptureFailed.
 
     >>> always(use_cache=False).call.constants
     (Constant(name='use_cache', value=False),)
