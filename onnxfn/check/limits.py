@@ -38,7 +38,6 @@ def found_limits(
     guards: Callable[[], Sequence[Condition]] = tuple,
 ) -> FoundLimits:
     """The limits of a file from its check: those that explain failures, tried at other sizes until none is wrong."""
-    # `guards` are asked where no condition of the model explains what is wrong.
     checked = compared_file(model, part, file, exact)
     session, compared = checked_session(checked, session_for, no_tick), list[Comparison]()
     right, wrong, limits = list[Sizes](), list[Sizes](), tuple[Condition, ...]()

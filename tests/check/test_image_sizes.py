@@ -311,6 +311,5 @@ def test_an_axis_that_the_configuration_fixes_is_said_to_be_fixed(axis):
         onnxfn.plan(with_shapes(onnxfn.spec_for(model), **{axis: (8, 99)}), model.config)
     assert str(caught.value) == (
         f"no axis {axis!r} for vit; known: batch_size; the configuration fixes the axes with = of pixel_values "
-        "[batch_size, num_channels=, image_height=, image_width=]; other inputs, or a sample of them, let these move: "
-        "onnxfn guide images"
+        "[batch_size, num_channels=, image_height=, image_width=]: see onnxfn guide images"
     )

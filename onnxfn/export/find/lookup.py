@@ -9,14 +9,7 @@ from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families.heads import family_head
-from onnxfn.export.derive.auto_tables import (
-    is_listed,
-    listed_classes,
-    listed_loader,
-    listed_tasks,
-    loaded_classes,
-    row_of,
-)
+from onnxfn.export.derive import auto_tables
 from onnxfn.export.derive.candidate_inputs import forward_parameters
 from onnxfn.export.derive.derive import derive_from_model, keeps_cache, masked_by_eager, shown_by
 from onnxfn.export.derive.derive_sample import derive_from_sample
@@ -161,7 +154,7 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | N
         return task_names(model_or_type)
     model_or_type = _without_wrapper(model_or_type)
     model_type = _model_type(model_or_type)
-    row, listed = _row_or_none(model_or_type, architectures), listed_tasks(model_type)
+    row, listed = _row_or_none(model_or_type, architectures), auto_tables.listed_tasks(model_type)
     if row is None and (listed or not isinstance(model_or_type, str)):
         return listed
     return known_tasks(row or _row(model_or_type, architectures))
@@ -192,7 +185,7 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
         # The text half of a multimodal model is loaded with the whole if transformers has no class for that half.
         of_text = {"text-generation": ("text-generation", SEES, SEES_AND_HEARS)}
         tasks = {**LISTED, **of_text}.get(stem_of(task), (canonical(task),))
-        listed = (listed_loader(str(values.get("model_type")), each) for each in tasks)
+        listed = (auto_tables.listed_loader(str(values.get("model_type")), each) for each in tasks)
         return ExportSpec(task=task, call=Call(loader=next(filter(None, listed), None) or loader_of(task)))
     class_name = next(iter(values.get("architectures") or ()), None)
     loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
@@ -216,7 +209,7 @@ def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
     class_task = task_of(model)
     if spec.task is not None and class_task is not None:
         name = canonical(spec.task).removesuffix(WITH_PAST)
-        if name not in served_tasks(class_task) and not is_listed(class_name(model), name):
+        if name not in served_tasks(class_task) and not auto_tables.is_listed(class_name(model), name):
             problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
             raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
     return spec
@@ -240,7 +233,7 @@ def _advice(spec: ExportSpec, model_type: str, name: str, class_task: str) -> st
     """The advice for a model with another task than the spec: how to load it, or its spec."""
     if spec.name in ARCHITECTURES and spec.name != model_type:
         return f"the spec is for {spec.name}, and the model is {model_type}: write spec_for(model)"
-    loader = listed_loader(model_type, name)
+    loader = auto_tables.listed_loader(model_type, name)
     known = class_task in known_tasks(spec)
     other = f"export it for {class_task}" if known else f"write spec_for(model), which is for {class_task}"
     return f"load it with {loader}, or {other}" if loader else other
@@ -282,7 +275,7 @@ def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> 
 
 def _row_or_none(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec | None:
     rows = ARCHITECTURES if architectures is None else architectures
-    return row_of(_model_type(model_or_type), rows, model_or_type)
+    return auto_tables.row_of(_model_type(model_or_type), rows, model_or_type)
 
 
 def _model_type(model_or_config: Any) -> str:
@@ -298,7 +291,7 @@ def _model_type(model_or_config: Any) -> str:
 
 def known_tasks(row: ExportSpec) -> tuple[str, ...]:
     """The tasks of a row, then those for which transformers lists a class of its model type."""
-    return tuple(dict.fromkeys((*task_names(row), *listed_tasks(row.name or ""))))
+    return tuple(dict.fromkeys((*task_names(row), *auto_tables.listed_tasks(row.name or ""))))
 
 
 def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportSpec:
@@ -307,10 +300,10 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
     if row.task is not None or name in task_names(row):
         return for_task(row, task)
     known = known_tasks(row)
-    if name not in known and not is_listed(type(model_or_config).__name__, name):
+    if name not in known and not auto_tables.is_listed(type(model_or_config).__name__, name):
         raise unknown("task", task, known, of=row.name or "this spec")
     head = _same_head(row, name) or family_head(row, name)
-    loader = loads(listed_loader(row.name or "", name) or "AutoModel")
+    loader = loads(auto_tables.listed_loader(row.name or "", name) or "AutoModel")
     if head is not None:
         return compose(for_task(compose(row, head), name), loader)
     if model_or_config is None:
@@ -323,9 +316,9 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
     """The spec of a task with the class of a task of the row: of a single file, or feature-extraction; else None."""
-    classes = listed_classes(row.name or "", task)
+    classes = auto_tables.listed_classes(row.name or "", task)
     for overlay in row.tasks:
-        is_same = loaded_classes(row.name or "", overlay.spec.call.loader) == classes
+        is_same = auto_tables.loaded_classes(row.name or "", overlay.spec.call.loader) == classes
         single_file = not overlay.spec.parts.files
         if is_same and (single_file or task == DEFAULT_TASK) and not overlay.name.endswith(WITH_PAST):
             return ExportSpec(tasks=(evolve(overlay, name=task),))

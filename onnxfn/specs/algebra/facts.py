@@ -86,8 +86,7 @@ def always(**arguments: Plain) -> ExportSpec:
     """A spec of arguments that `forward` always gets and that the graph does not take.
 
     Args:
-        arguments: The arguments. `return_dict`, `use_cache` and the like are left out if `forward` lacks them; any
-            other that it does not accept is a CaptureFailed.
+        arguments: The arguments. `forward` accepts them, or the export fails; not `return_dict`, `use_cache` and such.
 
     >>> always(use_cache=False).call.constants
     (Constant(name='use_cache', value=False),)

@@ -251,10 +251,9 @@ def _refuse_unknown_names(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
     inputs = dict.fromkeys(tensor.name for tensor in tensors)
     for name in (*fixed_sizes(spec), *ranges(spec)):
         if name not in axes:
-            fixed = [each for each in spec.inputs if any(axis.kind == "configured" for axis in each.axes.axes)]
-            forms = (f"the configuration fixes the axes with = of {each.name} {each.axes}" for each in fixed)
-            advice = ["other inputs, or a sample of them, let these move: onnxfn guide images"] if fixed else []
-            raise UnknownName("; ".join((str(unknown("axis", name, axes, of=of)), *forms, *advice)))
+            forms = (f"{each.name} {each.axes}" for each in spec.inputs if "=" in str(each.axes))
+            fixed = [f"the configuration fixes the axes with = of {form}: see onnxfn guide images" for form in forms]
+            raise UnknownName("; ".join((str(unknown("axis", name, axes, of=of)), *fixed[:1])))
     for name in spec.target.input_order or ():
         refuse_unknown("input", name, inputs, of=of)
 
