@@ -279,7 +279,8 @@ LABELS, INTERPOLATED = "AutoModelForImageClassification", onnxfn.always(interpol
 
 
 def of_any_size(model_type, *more):
-    return compose(onnxfn.spec_for(model_type, "image-classification"), onnxfn.vision_of_any_size, *more)
+    row = onnxfn.spec_for(model_type)
+    return onnxfn.for_task(compose(row, onnxfn.vision_of_any_size, *more), "image-classification")
 
 
 @pytest.mark.parametrize("most", [512, 224])

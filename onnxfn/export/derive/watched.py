@@ -333,7 +333,7 @@ def _patterns(
 
 
 def _formula(of_axis: tuple[int, ...], smaller: Mapping[tuple[int, ...], str], symbol: str) -> str:
-    """The word of an axis: a multiple of a smaller one, the sum of two, the product of two or three; else its symbol."""
+    """The word of an axis: a multiple of a smaller one, a sum of two, a product of two or three; else its symbol."""
     words = {of: word for of, word in smaller.items() if word != "batch_size" and symbol != "batch_size"}
     for of, word in words.items():
         factor = of_axis[0] // max(1, of[0])

@@ -83,6 +83,11 @@ def moves_images(part: Part) -> bool:
     return bool(sides) and not sides.keys() & ranges(part.spec).keys()
 
 
+def keep_ranges(parts: Sequence[Part], limited: Sequence[Part]) -> bool:
+    """Whether the axes with a range of sizes that is asked for are dynamic in other parts, too."""
+    return [ranges(part.spec).keys() for part in parts] == [ranges(part.spec).keys() for part in limited]
+
+
 def image_sizes(spec: PlannedSpec) -> Sizes:
     """The sizes of the dynamic sides of images."""
     sizes = known_sizes(spec, {})

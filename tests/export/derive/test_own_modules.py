@@ -150,10 +150,9 @@ def test_a_lookup_whose_need_grows_with_two_axes_limits_neither():
 
 def test_a_model_that_does_not_run_is_told_with_case_sizes_and_values():
     class Encoder(nn.Module):
-        config = {"vocab_size": 50}
-
         def __init__(self):
             super().__init__()
+            self.config = {"vocab_size": 50}
             self.words, self.positions = nn.Embedding(50, 4), nn.Embedding(128, 4)
 
         def forward(self, input_ids):
