@@ -77,10 +77,7 @@ Lookups = tuple[Mapping[str, int], list[tuple[int, int]]]
 
 
 def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds, lookups: list[Lookups]) -> Bounds:
-    """The range of each input whose values index an axis, in a run on dummies, which may fail, and earlier ones.
-
-    `lookups` gets those of this run.
-    """
+    """The range of each input whose values index an axis, in a run that may fail, or earlier; notes its lookups."""
     lookups.append((known_sizes(spec, {}), []))
     tensors = tensors_for(model, spec, dummies(spec, {}))
     origins = {id(each): [Origin(each, input_.name, 0)] for input_, each in zip(spec.inputs, tensors, strict=True)}
@@ -108,14 +105,11 @@ def table_limits(lookups: Sequence[Lookups]) -> tuple[Condition, ...]:
     """The largest sizes of axes for which tables have enough rows: the rows that are needed grow as one axis does."""
     most = dict[str, int]()
     for each in zip(*(of_run for _, of_run in lookups), strict=False):
-        more = {
-            name: {need - sizes[name] for (need, _), (sizes, _) in zip(each, lookups, strict=True)}
-            for name in lookups[0][0]
-        }
+        runs = [(need, sizes) for (need, _), (sizes, _) in zip(each, lookups, strict=True)]
+        more = {name: {need - sizes[name] for need, sizes in runs} for name in runs[0][1]}
         growing = [name for name, steps in more.items() if len(steps) == 1]
         if len(growing) == 1 and len({need for need, _ in each}) > 1 and len({rows for _, rows in each}) == 1:
-            (name,) = growing
-            most[name] = min(most.get(name, UNBOUNDED), each[0][1] - more[name].pop())
+            most[growing[0]] = min(most.get(growing[0], UNBOUNDED), each[0][1] - more[growing[0]].pop())
     return tuple(Condition(f"{name} <= {size}") for name, size in most.items())
 
 

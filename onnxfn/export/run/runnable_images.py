@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -83,7 +83,7 @@ def moves_images(part: Part) -> bool:
     return bool(sides) and not sides.keys() & ranges(part.spec).keys()
 
 
-def keep_ranges(parts: Sequence[Part], limited: Sequence[Part]) -> bool:
+def keep_ranges(parts: Iterable[Part], limited: Iterable[Part]) -> bool:
     """Whether the axes with a range of sizes that is asked for are dynamic in other parts, too."""
     return [ranges(part.spec).keys() for part in parts] == [ranges(part.spec).keys() for part in limited]
 
