@@ -38,21 +38,20 @@ def found_limits(
     guards: Callable[[], Sequence[Condition]] = tuple,
 ) -> FoundLimits:
     """The limits of a file from its check: those that explain failures, tried at other sizes until none is wrong."""
-    # `guards` are asked where no condition of the model explains what is wrong.
     checked = compared_file(model, part, file, exact)
     session, compared = checked_session(checked, session_for, no_tick), list[Comparison]()
     right, wrong, limits = list[Sizes](), list[Sizes](), tuple[Condition, ...]()
     for _ in range(4):
         stated, before = (*references.stated_limits(file), *limits), len(wrong)
-        for case in (*references.check_cases(part, limits=stated), *references.other_sizes(part, file, limits)):
+        traced, planned = references.CheckCase("the trace", part.spec), references.check_cases(part, limits=stated)
+        for case in (traced, *planned, *references.other_sizes(part, file, limits)):
             sizes = known_sizes(case.spec, {})
             agrees = None if sizes in (*right, *wrong) else _agrees(checked, case, session, compared)
             if agrees is not None:
                 (right if agrees else wrong).append(sizes)
-        if not right or len(wrong) == before:
-            break
-        explaining = harmful(references.trace_conditions(file), wrong, right) or simplest(guards(), wrong, right)
-        if not explaining:
+        conditions = references.trace_conditions(file)
+        explaining = right and (harmful(conditions, wrong, right) or simplest(guards(), wrong, right))
+        if not explaining or len(wrong) == before:
             break
         limits = tuple(end for each in explaining for end in as_ranges(each))
     return FoundLimits(limits, tuple(wrong) if right else ())

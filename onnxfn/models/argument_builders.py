@@ -99,10 +99,7 @@ def encoder_decoder_cache(model: Any, tensors: Mapping[str, CacheTensors]) -> An
 
 
 def in_buffers(cache: Any, written: Any) -> Any:
-    """A cache whose keys and values are buffers of one length, which begin with those of `written` tokens.
-
-    Each layer keeps the whole text, also one with a sliding window: the model's mask applies the window.
-    """
+    """A cache whose keys and values are buffers of one length, which begin with those of `written` tokens."""
     for layer in getattr(cache, "self_attention_cache", cache).layers:
         if getattr(layer, "keys", None) is not None:
             _keep_length(layer, written)

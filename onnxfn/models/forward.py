@@ -18,7 +18,7 @@ from onnxfn.models.dtypes import float_dtype, float_dtypes, torch_dtype
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import eager_branches, quiet, stable_sorts
-from onnxfn.specs.algebra.dummies import Array, graph_dtype, size_inputs
+from onnxfn.specs.algebra.dummies import Array, graph_dtype, known_sizes, size_inputs
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import pattern, shape, symbols
 from onnxfn.specs.converters import at, nested
@@ -32,7 +32,9 @@ COMMON_ARGUMENTS = (
 """Constants that families set for all of their models; a model without one of these arguments does without it."""
 
 
-def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Array, ...]:
+def torch_outputs(
+    model: Any, part: Part, arrays: Mapping[str, Array], dtype: Any = None, case: str = ""
+) -> tuple[Array, ...]:
     """The outputs of a part as PyTorch computes them, without patches: one array per planned output.
 
     `dtype`: the torch dtype to compute in, else that of the part or the model. Float outputs are float64 if they or
@@ -42,7 +44,7 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
 
     of_part = torch_dtype(part.spec.target.float_dtype)
     computed = dtype or of_part or float_dtype(model)
-    caught = errors_as(lambda error: CaptureFailed(_cannot_run(model, part, error)))
+    caught = errors_as(lambda error: CaptureFailed(_cannot_run(model, part, arrays, case, error)))
     state, wanted = unchanged_eval(model, part.spec.call.attention), dtype or of_part
     with caught, quiet(), state, eager_branches(), stable_sorts(), torch.no_grad(), cast_on_use(model, wanted):
         own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
@@ -57,12 +59,18 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     return tuple(map(array, outputs))
 
 
-def _cannot_run(model: Any, part: Part, error: Exception) -> str:
-    """The message for a model that PyTorch cannot run on the inputs of a part; weights of several types may be why."""
+def _cannot_run(model: Any, part: Part, arrays: Mapping[str, Array], case: str, error: Exception) -> str:
+    """The message for a model that PyTorch cannot run on inputs of a part: weights, sizes or values may be why."""
     dtypes = dict.fromkeys(str(weight.dtype) for weight in model.parameters() if weight.is_floating_point())
     advice = f"; its weights have several types, {listed(dtypes)}: use model.float()" if len(dtypes) > 1 else ""
-    name = f"{type(model).__name__} does not run in PyTorch on inputs of {part.name}"
-    return f"{name}: {type(error).__name__}: {first_line(error)}{advice}"
+    where = f"{type(model).__name__} does not run in PyTorch on inputs of {part.name}{case and ' in case ' + case}"
+    pairs = [(arrays[name].shape[at], axis) for name, axes in part.inputs.items() for at, axis in axes.items()]
+    size, longest = max(pair for pair in [*pairs, (0, "_")] if pair[1].isidentifier() and pair[1] != part.spec.batch)
+    most = min(known_sizes(part.spec, {}).get(longest, size), size - 1)
+    advice += f"; if {longest} is too long, use with_shapes(spec, {longest}=(1, {most}))" if most > 1 else ""
+    ends = {name: f" from {array.min()} to {array.max()}" if array.size else "" for name, array in arrays.items()}
+    inputs = listed((f"{name} {array.dtype}{[*array.shape]}{ends[name]}" for name, array in arrays.items()), most=6)
+    return f"{where}: {type(error).__name__}: {first_line(error)}{advice}; inputs: {inputs}"
 
 
 def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

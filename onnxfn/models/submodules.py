@@ -38,12 +38,7 @@ def as_module(model: Any) -> Any:
 
 
 def method_name(model: Any) -> str | None:
-    """The name of a method of a module, as `submodule_of` takes it; None for anything else.
-
-    >>> import torch
-    >>> method_name(torch.nn.Linear(2, 2).reset_parameters)
-    'self.reset_parameters'
-    """
+    """The name of a method of a module, as `submodule_of` takes it: `self.decode`; None for anything else."""
     import torch
 
     is_method = inspect.ismethod(model) and isinstance(model.__self__, torch.nn.Module)

@@ -70,10 +70,7 @@ def _axes(port: Any) -> str:
 
 
 def _symbol_sizes(ports: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> dict[str, tuple[int, str]]:
-    """From each symbol of the inputs to its size and the input that it was read from.
-
-    InvalidSpec if a static axis has another size, or two inputs have other sizes for a symbol.
-    """
+    """From each symbol of the inputs to its size and the input that has it. InvalidSpec if sizes do not fit."""
     sizes: dict[str, tuple[int, str]] = {}
     for input_name, port in ports.items():
         shape = arrays[input_name].shape

@@ -97,8 +97,8 @@ def generate(
 
     Returns:
         Token ids, int64: `[batch, length + new]` for a decoder, its prompts included; `[batch, 1 + new]` for an
-        encoder-decoder, `start` included. For a text, its continuation as a text:
-        `generate(folder, "What is this?", images=["cat.png"])`.
+        encoder-decoder, `start` included. For a text, its continuation: `generate(folder, "Once upon a")`; or, if the
+        tokenizer has a chat template, the reply to it as a message. Token ids get no template.
 
     Raises:
         ModelNotFound: There is no such file, no decoder with past in the folder, or no processor for a text.
@@ -233,6 +233,9 @@ def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix
     merged = folder / f"{DECODERS[0][0]}{suffix}.onnx"
     if merged.is_file():
         return merged
+    if (alone := folder / f"{DECODERS[1][0]}{suffix}.onnx").is_file():
+        advice = "export with a task that ends in -with-past, such as image-text-to-text-with-past, in merged decoders"
+        raise ModelNotFound(f"{alone} takes no cache, and generate needs {merged.name}; {advice}")
     names = [part.name for part in exported.plan.parts] if isinstance(exported, Exported) else [f"model{suffix}"]
     decoders = (name for name in names if name.endswith(suffix) and not name.startswith(EMBEDDING_FILE))
     return folder / f"{next(decoders)}.onnx"

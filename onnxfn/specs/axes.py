@@ -62,7 +62,7 @@ class AxisMap:
     axes: tuple[Axis, ...]
 
     def __str__(self) -> str:
-        return f"[{', '.join(axis.symbol for axis in self.axes)}]"
+        return f"[{', '.join(axis.symbol + '=' * (axis.kind == 'configured') for axis in self.axes)}]"
 
     def __repr__(self) -> str:
         return shortened_call("axis_map", [repr(pattern(self))])

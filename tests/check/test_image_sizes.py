@@ -13,7 +13,7 @@ from sizes import SPECIAL
 from vector_specs import image_spec
 
 import onnxfn
-from onnxfn import CaptureFailed, CheckFailed, compose, gives, sized, takes, with_shapes
+from onnxfn import CaptureFailed, CheckFailed, UnknownName, compose, gives, sized, takes, with_shapes
 from onnxfn.architectures.families.detection import images_without_cases
 from onnxfn.architectures.families.vision import fixed_images
 from onnxfn.check.cases.references import check_cases
@@ -273,3 +273,44 @@ def test_a_graph_that_is_wrong_for_that_size_too_stays_an_error(tmp_path, monkey
     with pytest.raises(CheckFailed):
         onnxfn.export(SPEC, Patches(resized), tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()
+
+
+LABELS, INTERPOLATED = "AutoModelForImageClassification", onnxfn.always(interpolate_pos_encoding=True)
+
+
+def of_any_size(model_type, *more):
+    row = onnxfn.spec_for(model_type)
+    return onnxfn.for_task(compose(row, onnxfn.vision_of_any_size, *more), "image-classification")
+
+
+@pytest.mark.parametrize("most", [512, 224])
+def test_a_range_is_had_where_the_model_branches_on_the_size_of_the_trace(most):
+    """A ViT does not interpolate its positions at its own size, which is that of the first trace."""
+    model, interpolated = tiny.model("vit", LABELS, image_size=224, patch_size=16), of_any_size("vit", INTERPOLATED)
+    result = onnxfn.export(with_shapes(interpolated, height=(32, most), width=(32, most)), model)
+    assert result.inputs == {"pixel_values": {0: "batch_size", 2: "height", 3: "width"}}
+    for height, width in [(224, 224), (32, most), (47, 100)]:
+        pixels = torch.randn(1, 3, height, width)
+        with torch.no_grad():
+            logits = model(pixels, interpolate_pos_encoding=True).logits
+        torch.testing.assert_close(torch.tensor(result(pixel_values=pixels)["logits"]), logits, atol=1e-5, rtol=1e-4)
+
+
+def test_a_range_that_a_model_does_not_take_is_refused_before_the_trace():
+    model, stages = tiny.model("vit", LABELS), []
+    side = model.config.image_size
+    with pytest.raises(CaptureFailed, match=rf"takes only the size {side} of height, and its range is 8 to 99; use "):
+        asked = with_shapes(of_any_size("vit"), height=(8, 99), width=(8, 99))
+        onnxfn.export(asked, model, on_event=lambda event: stages.append(event.stage))
+    assert "capture" not in stages
+
+
+@pytest.mark.parametrize("axis", ["height", "image_height"])
+def test_an_axis_that_the_configuration_fixes_is_said_to_be_fixed(axis):
+    model = tiny.model("vit", LABELS)
+    with pytest.raises(UnknownName) as caught:
+        onnxfn.plan(with_shapes(onnxfn.spec_for(model), **{axis: (8, 99)}), model.config)
+    assert str(caught.value) == (
+        f"no axis {axis!r} for vit; known: batch_size; the configuration fixes the axes with = of pixel_values "
+        "[batch_size, num_channels=, image_height=, image_width=]: see onnxfn guide images"
+    )

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 from refusals import refusal
 
-from onnxfn import ARCHITECTURES, ExportSpec, InvalidSpec, UnknownName, bert_inputs, text_encoder
+from onnxfn import ARCHITECTURES, ExportSpec, InvalidSpec, ModelNotFound, UnknownName, bert_inputs, text_encoder
 from onnxfn.export.find.lookup import spec_for, tasks_for, with_model_task
 from onnxfn.export.load.class_tasks import task_of
+from onnxfn.export.report.graph_summary import graph_files
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import gives
 from onnxfn.specs.edits.tensors import only_tasks
@@ -73,7 +74,7 @@ def test_an_unknown_model_type_raises_an_error_with_the_closest_name(find):
     rows = {"bert": BERT, "roberta": BERT}
     assert refusal(UnknownName, find, "robert", architectures=rows) == (
         "no model type 'robert'; known: bert, roberta; did you mean 'roberta'?; "
-        "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
+        "pass the model or its configuration: spec_for(model, task); or onnxfn export CHECKPOINT OUT --dry-run"
     )
 
 
@@ -150,3 +151,29 @@ def test_a_model_for_another_task_raises_an_error_with_advice_that_helps(spec, o
     """transformers has no class of Llama for fill-mask, and its class for texts does not fit a spec of BERT."""
     start = f"{type(other).__name__} is a model for {task_of(other)}, not for {spec.task}; "
     assert refusal(InvalidSpec, with_model_task, spec, other) == start + advice
+
+
+def test_a_model_that_hears_nothing_has_no_task_of_sounds_and_parts_have_a_past():
+    seeing = ("feature-extraction", "image-text-to-text", "image-text-to-text-with-past")
+    assert tasks_for("qwen2_vl") == tasks_for("llava") == (*seeing, "any-to-any", "any-to-any-with-past")
+    assert "audio-text-to-text-with-past" in tasks_for("voxtral")
+
+
+def test_a_type_without_a_row_is_known_by_its_tasks():
+    how = "pass the model or its configuration: spec_for(model, task); or onnxfn export CHECKPOINT OUT --dry-run"
+    tasks = ", ".join(tasks_for("qwen2_vl"))
+    assert refusal(UnknownName, spec_for, "qwen2_vl") == (
+        f"qwen2_vl has no row: its spec, for {tasks}, is derived from the model; {how}"
+    )
+    assert refusal(InvalidSpec, spec_for, "llava", "image-text-to-text") == (
+        f"llava is written in parts, which a run of its language model shows; {how}"
+    )
+    assert refusal(UnknownName, spec_for, "clip", "image-text-to-text") == (
+        f"no task 'image-text-to-text' for clip; known: {', '.join(tasks_for('clip'))}"
+    )
+
+
+def test_a_checkpoint_is_inspected_by_a_dry_run(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    message = refusal(ModelNotFound, graph_files, tmp_path)
+    assert message.endswith(f"; onnxfn export {tmp_path} OUT --dry-run shows the plan of a checkpoint")

@@ -11,6 +11,8 @@ from command_line import invoke, succeed
 from torch import nn
 
 import onnxfn
+from onnxfn.export.derive.watched import _formula as formula
+from onnxfn.export.derive.watched import _patterns as patterns_of
 from onnxfn.export.run.program_check import _distance, check_program
 
 
@@ -385,3 +387,16 @@ def test_the_rounding_of_pytorch_itself_is_allowed_and_a_wrong_weight_is_not(tmp
         program["scale"].bias += 0.01
     with pytest.raises(onnxfn.CheckFailed, match="each part agrees alone"):
         check_program(program, tmp_path / "out", lambda: run(rough[1]), {"scale": 1e-7, "norm": 1e-7})
+
+
+def test_words_of_axes_are_formulas_of_smaller_axes():
+    assert patterns_of({"x": [(2, 9, 4), (4, 7, 4)], "mask": [(2, 18), (4, 14)], "scale": [(1,), (1,)]}, {}) == {
+        "x": "batch_size sequence_length 4",
+        "mask": "batch_size 2*sequence_length",
+        "scale": "1",
+    }
+    numbers = {"rows": [(3,), (5,)], "columns": [(4,), (7,)]}
+    assert patterns_of({"x": [(1, 12), (1, 35)]}, numbers)["x"] == "1 rows*columns"
+    assert formula((16, 24), {(2, 3): "cells", (8, 12): "4*cells"}, "height") == "8*cells"
+    assert formula((9, 13), {(2, 3): "cells", (7, 10): "tokens"}, "length") == "cells+tokens"
+    assert formula((6, 28), {(4, 8): "height", (6, 14): "width"}, "length") == "height*width//4"

@@ -205,3 +205,12 @@ def test_a_text_with_sounds_is_answered_as_by_pytorch(hearing, samples):
     expected = processor.decode(texts[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
     assert ("feature_attention_mask" in inputs) == bool(sounds)
     assert onnxfn.generate(folder, "what is this?", audio=sounds, max_new_tokens=STEPS) == expected
+
+
+def test_a_decoder_without_a_cache_is_told_from_a_folder_that_is_none(llava, tmp_path, inputs):
+    onnxfn.export(onnxfn.spec_for(llava, "image-text-to-text"), llava, tmp_path / "out", check=False)
+    message = refusal(ModelNotFound, onnxfn.generate, tmp_path / "out", inputs)
+    assert message == (
+        f"{tmp_path / 'out' / 'decoder_model.onnx'} takes no cache, and generate needs decoder_model_merged.onnx; "
+        "export with a task that ends in -with-past, such as image-text-to-text-with-past, in merged decoders"
+    )

@@ -58,7 +58,7 @@ def test_an_empty_pattern_describes_a_scalar():
 
 
 def test_axes_print_as_a_list():
-    assert str(KV) == "[batch_size, num_heads, past_sequence_length + sequence_length, 64, _]"
+    assert str(KV) == "[batch_size, num_heads=, past_sequence_length + sequence_length, 64, _]"
 
 
 def test_terms_have_the_order_of_the_text():

@@ -94,7 +94,7 @@ def test_a_spec_prints_as_a_table():
         "bert · opset 18 · atol 1e-05",
         "  inputs",
         "    input_ids  int64[batch_size, sequence_length]  integers(high=from_config(vocab_size))",
-        f"    mask       bool[batch_size, heads, 4]          {'padding_mask':38}  forward: extra.0 when use_mask",
+        f"    mask       bool[batch_size, heads=, 4]         {'padding_mask':38}  forward: extra.0 when use_mask",
         "  outputs",
         "    logits  float[batch_size, _]  when head == 'linear'",
     ]

@@ -103,7 +103,7 @@ text_and_vision: ExportSpec = compose(
 """Models that compare texts with images: CLIP, AltCLIP, BLIP.
 
 Inputs: `input_ids` and `attention_mask`, `[text_batch_size, sequence_length]`; `pixel_values`,
-`[batch_size, num_channels, image_height, image_width]`.
+`[batch_size, num_channels=, image_height=, image_width=]`.
 Tasks: feature-extraction and zero-shot-image-classification. `split` writes one file for each of the two parts.
 """
 

@@ -71,7 +71,7 @@ def image_features(axes: str) -> ExportSpec:
 vision: ExportSpec = compose(fixed_images, image_features("batch_size _ _"), tasked("image-classification"))
 """Models for images of one size, because they have a position for each patch: ViT, BEiT, DINOv2 with registers.
 
-Inputs: `pixel_values`, `[batch_size, num_channels, image_height, image_width]`.
+Inputs: `pixel_values`, `[batch_size, num_channels=, image_height=, image_width=]`.
 Tasks: feature-extraction, image-classification.
 """
 
@@ -80,7 +80,7 @@ vision_of_any_size: ExportSpec = compose(
 )
 """Models for images of any size, because their layers are convolutions: ResNet, ConvNeXT, MobileNet.
 
-Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`.
+Inputs: `pixel_values`, `[batch_size, num_channels=, height, width]`.
 Tasks: feature-extraction, image-classification.
 """
 

@@ -232,14 +232,15 @@ def case_reference(model: Any, part: Part, case: CheckCase, dtype: str | None = 
     """The reference of one case. PyTorch computes in `dtype`; None is that of the part."""
     real = case.real_inputs
     inputs = case_inputs(model, part, case.spec, dtype, seed=case.seed) if real is None else real
-    label, outputs = case_label(part.spec, case.name, inputs), _torch_outputs(model, part, inputs, dtype)
+    label = case_label(part.spec, case.name, inputs)
+    outputs = _torch_outputs(model, part, inputs, dtype, label)
     return Reference(label, inputs, outputs, case.may_be_refused, case if real is None else None)
 
 
-def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array], dtype: str | None) -> OutputArrays:
+def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array], dtype: str | None, case: str) -> OutputArrays:
     """PyTorch's outputs. CheckFailed if it cannot run a model in half precision: its CPU kernels lack some types."""
     try:
-        return torch_outputs(model, part, inputs, torch_dtype(dtype))
+        return torch_outputs(model, part, inputs, torch_dtype(dtype), case)
     except CaptureFailed as error:
         if part.spec.target.float_dtype in (None, "float32") or not isinstance(error.__cause__, RuntimeError):
             raise
@@ -260,7 +261,7 @@ def case_inputs(
     of_prompt = with_dummies(spec, padded("none")) if all(mask.all() for mask in in_past) else spec
     of_pasts = {new: sizes[past] for past, new in pasts.items()}
     prompt = dummies(of_prompt, {**sizes, **dict.fromkeys(pasts, 0), **of_pasts}, seed=seed)
-    arrays = _torch_outputs(model, part, prompt, dtype)
+    arrays = _torch_outputs(model, part, prompt, dtype, "a prompt")
     outputs = dict(zip((output.name for output in spec.outputs), arrays, strict=True))
     past = {each.input: outputs[each.output].astype(inputs[each.input].dtype) for each in spec.feedback}
     return inputs | past

@@ -43,7 +43,7 @@ def runnable_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Conditi
         moving = chain([(common.get(name, alone[name]), ())], with_one)
         step, others = next(((step, others) for step, others in moving if step), (None, ()))
         if step is None:
-            limits += range_conditions(name, base[name], base[name])
+            limits += range_conditions(name, *_ends(base, name, runs))
             continue
         with_earlier = [other for other in others if [*base].index(other) < number]
         pairs = ((other, base[name] - base[other]) for other in with_earlier)
@@ -53,6 +53,15 @@ def runnable_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Conditi
             limits.append(Condition(f"{name} % {step} == {base[name] % step}"))
         free |= {} if others else {name: step}
     return (*limits, *(Condition(f"{name} >= {size}") for name, size in _least(base, free, runs).items()))
+
+
+def _ends(base: Sizes, name: str, runs: Callable[[Sizes], bool]) -> tuple[int | None, int]:
+    """The ends of an axis that runs at half its size, as with a table of so many rows; else its size and its size."""
+    size, sides = base[name], [{**base, name: other} for other in range(4 * base[name] + max(GROWN))]
+    if size == 1 or not all(runs(sides[other]) for other in (size - 1, -(-size // 2))):
+        return size, size
+    low = 1 + bisect_left(sides[1:size], True, key=runs)
+    return low if low > 1 else None, size + bisect_left(sides[size + 1 :], True, key=lambda each: not runs(each))
 
 
 def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) -> int | None:

@@ -1,10 +1,8 @@
 """Products with large matrices that ONNX Runtime would copy, computed by blocks of columns.
 
-On CPUs, ONNX Runtime multiplies in float32. It inserts a Cast after a float16 matrix, so the head of a model with a
-large vocabulary would be in memory in float32, at twice its size. A head that is tied to the embedding is stored
-transposed, as the embedding reads it, and a Transpose copies all of it. A column of a product depends only on one
-column of the matrix, so blocks of columns give the same result. PyTorch's products are computed in the same way, see
-`casting.py`.
+On CPUs ONNX Runtime multiplies in float32: after a float16 matrix, such as a head, it inserts a Cast to twice the size.
+A head that is tied to the embedding is stored transposed, and a Transpose copies all of it. A column of a product
+depends on one column of the matrix, so blocks give the same result. PyTorch computes in the same way: `casting.py`.
 """
 
 from __future__ import annotations

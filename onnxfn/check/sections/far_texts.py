@@ -1,8 +1,7 @@
 """The layers of a large model on a far text, which is longer than the thresholds of its configuration.
 
 The whole model would take too long. Two layers of each kind are compared, one after the other: each reads what PyTorch
-computes, without the layers between them and without the head. The past is that of the file, so that both continue from
-the same.
+computes, without the layers between and the head. Both continue from the past of the file.
 """
 
 from __future__ import annotations

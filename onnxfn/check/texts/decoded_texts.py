@@ -173,11 +173,7 @@ def ordinary_logits(special: Collection[int], logits: Array) -> Array:
 
 
 def ordinary_ids(special: Collection[int], ids: Array) -> Array:
-    """Tokens with the smallest ordinary one in place of special ones.
-
-    >>> ordinary_ids({0, 9}, np.array([[9, 4, 0]])).tolist()
-    [[1, 4, 1]]
-    """
+    """Tokens with the smallest ordinary one in place of special ones: [1, 4, 1] of [9, 4, 0] if 0 and 9 are these."""
     ordinary = min({*range(len(special) + 1)} - {*special})
     return np.where(np.isin(ids, [*special]), ordinary, ids)
 

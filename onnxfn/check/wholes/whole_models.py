@@ -62,7 +62,6 @@ def whole_model_report(
 
     Quantized files are measured: each has a proof of its own. A prompt that PyTorch refuses is a finding: nothing of it
     is compared. A text alone is none if another prompt is compared: Kosmos-2 and BLIP-2 refuse a text without an image.
-
     `model` has the float dtype of the plan. What the processor makes of a text with pictures is one more case.
     CheckFailed if the files cannot be run one after the other.
     """

@@ -10,14 +10,8 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.export.derive import candidate_inputs as possible
 from onnxfn.export.derive.auto_tables import listed_model, listed_tasks
-from onnxfn.export.derive.candidate_inputs import (
-    SEES,
-    candidate_inputs,
-    forward_parameters,
-    spec_with_cache,
-    unknown_arguments,
-)
 from onnxfn.export.derive.derive_sample import HOW_TO_SPECIFY
 from onnxfn.export.derive.known_inputs import INPUT_FORMS
 from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run, summary
@@ -51,7 +45,7 @@ def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> Expor
     inputs, runs = _accepted_inputs(model, of_texts=of_texts)
     base = compose(ExportSpec(name=model.config.model_type), masked_by_eager(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
-    known = spec_with_cache(model, base, result, name)
+    known = possible.spec_with_cache(model, base, result, name)
     if known is None or not _has_head(known, runs, canonical(task)):
         known = _spec_without_cache(base, name, runs)
     spec = _for_task(model, known, task, refusal)
@@ -71,8 +65,7 @@ def shown_by(model_or_config: Any, task: str, spec_of: Callable[[Any], ExportSpe
             "pass the model: spec_for(model)"
         )
     errors = []
-    # Both kinds of tensor have shapes and no values. Fake tensors pass checks of the device, which a model may make;
-    # meta tensors accept operators that fake tensors refuse.
+    # Fake tensors pass checks of the device, which a model may make; meta tensors accept more operators.
     for no_values in (shapes_alone(), torch.device("meta")):
         try:
             with quiet(), no_values:
@@ -101,7 +94,7 @@ def keeps_cache(model_or_config: Any, task: str) -> bool:
 def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[Run, ...]]:
     """The first candidate inputs on which the model runs and returns tensors, and these runs."""
     errors: list[Exception] = []
-    candidates = () if unknown_arguments(model) else candidate_inputs(model, of_texts=of_texts)
+    candidates = () if possible.unknown_arguments(model) else possible.candidate_inputs(model, of_texts=of_texts)
     for inputs, runs in accepted(model, candidates, answer_tensors, errors):
         if outputs_spec(runs).outputs:
             return inputs, runs
@@ -122,7 +115,8 @@ def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> Exp
 
 def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, str]:
     """The result of `forward` with a cache and "", or None and why the model refuses a cache, "" if it has none."""
-    if task not in ("feature-extraction", "text-generation", "text2text-generation", SEES) or not _takes_cache(model):
+    cached = ("feature-extraction", "text-generation", "text2text-generation", possible.SEES)
+    if task not in cached or not _takes_cache(model):
         return None, ""
     spec = resolved(compose(base, always(use_cache=True)), snapshot(model))
     try:
@@ -140,7 +134,7 @@ def _takes_cache(model: Any) -> bool:
     """Whether `forward` takes a cache of transformers, not of another class."""
     from transformers import Cache
 
-    parameter = forward_parameters(model).get("past_key_values")
+    parameter = possible.forward_parameters(model).get("past_key_values")
     if parameter is None:
         return False
     module = sys.modules[type(model).__module__]
@@ -172,7 +166,7 @@ def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSp
 
 def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) -> str:
     """The origin of a derived spec: the inputs, known arguments that are not inputs, the task, the cache."""
-    parameters = forward_parameters(model)
+    parameters = possible.forward_parameters(model)
     used = {input_.forward_path[0] for input_ in (*inputs.inputs, *spec.inputs)}
     unused = [name for name in INPUT_FORMS if name in parameters and name not in used]
     states = ", ".join(row.name for row in spec.cache.rows)
@@ -181,9 +175,7 @@ def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) 
         f"without {', '.join(unused)}" if unused else "",
         f"task {spec.task}",
         f"a cache of {states}" if states else "",
-        f"attention {spec.call.attention}: with sdpa it is causal only for texts with padding"
-        if spec.call.attention
-        else "",
+        spec.call.attention and f"attention {spec.call.attention}: with sdpa it is causal only for texts with padding",
         f"no cache: {refusal}" if refusal else "",
     )
     return "; ".join(filter(None, clauses))
@@ -193,9 +185,9 @@ def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
     """The error for a model that accepts no known inputs. It shows the first error other than a missing value."""
     if getattr(model.forward, "__name__", "") == "_forward_unimplemented":  # the one of torch
         return InvalidSpec(f"{type(model).__name__} has no forward: derive a spec from a model inside it")
-    not_known = unknown_arguments(model)
+    not_known = possible.unknown_arguments(model)
     model_errors = [error for error in errors if not isinstance(error, MissingValue)] or list(errors)
-    parameters = listed(forward_parameters(model), most=8)
+    parameters = listed(possible.forward_parameters(model), most=8)
     clauses = (
         f"no spec could be derived from {type(model).__name__}: forward takes {parameters}",
         f", of which {listed(not_known)} is not known" if not_known else "",

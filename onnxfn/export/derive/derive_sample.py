@@ -8,24 +8,11 @@ from typing import Any, cast
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
+from onnxfn.export.derive import sample_inputs as inputs
 from onnxfn.export.derive.auto_tables import row_of
-from onnxfn.export.derive.index_bounds import Bounds, index_bounds
+from onnxfn.export.derive.index_bounds import Bounds, Lookups, index_bounds, table_limits
 from onnxfn.export.derive.probe import outputs_spec, specs_at_sizes
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
-from onnxfn.export.derive.sample_inputs import (
-    Range,
-    check_module,
-    check_results,
-    indexed_range,
-    inner_config,
-    inner_models,
-    sample_inputs,
-    sample_itself,
-    sample_range,
-    size_generators,
-    specified_range,
-    with_own_buffers,
-)
 from onnxfn.export.derive.sample_runs import accepted_sizes, runs_at, with_generators, with_long_text, with_traced_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
@@ -33,6 +20,7 @@ from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.compose import EMPTY, compose, named
 from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, Target
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
 from onnxfn.specs.plan.text_cases import thresholds
@@ -54,13 +42,13 @@ def derive_from_sample(
     model: Any,
     sample: Any,
     axes: str | Mapping[str, str],
-    ranges: Mapping[str, Range],
+    ranges: Mapping[str, inputs.Range],
     task: str | None,
     method: str | None = None,
 ) -> ExportSpec:
     """The spec of any module whose inputs are like a sample: it, or a method such as `self.decode`, runs on dummies."""
     called = submodule_of(model, method)
-    check_module(called)
+    inputs.check_module(called)
     tensors, call = sample_arguments(called, sample, () if isinstance(axes, str) else axes)
     names = [tensor.name for tensor in tensors]
     if isinstance(axes, str):
@@ -73,14 +61,15 @@ def derive_from_sample(
     base = compose(
         ExportSpec(name=type(model).__name__, task=task, target=_target(model, tensors)),
         ExportSpec(call=evolve(call, patches=_inner_patches(model), submodule=method)),
-        sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
+        inputs.sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
     )
     copied = model_copy(model)
     if copied is not model:
-        with_own_buffers(copied)
-    certain = _certain(copied, base, tensors, ranges, size_generators(tensors, axes))
+        inputs.with_own_buffers(copied)
+    certain, limits = _certain(copied, base, tensors, ranges, inputs.size_generators(tensors, axes))
+    base = compose(base, ExportSpec(limits=limits))
     base, generators, runs = accepted_sizes(copied, base, tensors, certain)
-    check_results(type(model).__name__, runs)
+    inputs.check_results(type(model).__name__, runs)
     values = (f"{constant.name}={constant.value!r}" for constant in call.constants)
     provenance = ExportSpec(derived=f"{type(model).__name__}.forward({', '.join((*names, *values))}){FROM_SAMPLE}")
     masks = _masks_of_one_value(generators, tensors)
@@ -110,8 +99,8 @@ def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
 
 def _inner_patches(model: Any) -> Collection[Patch]:
     """The patches of the rows of the transformers models inside a module."""
-    types = {str(getattr(module.config, "model_type", None)) for module in inner_models(model)}
-    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(thresholds(inner_config(model))) else ()
+    types = {str(getattr(module.config, "model_type", None)) for module in inputs.inner_models(model)}
+    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(thresholds(inputs.inner_config(model))) else ()
     for row in filter(None, (row_of(name, ARCHITECTURES) for name in sorted(types))):
         patches = named(patches, row.call.patches)
     return patches
@@ -121,21 +110,23 @@ def _certain(
     model: Any,
     base: ExportSpec,
     tensors: Sequence[SampleTensor],
-    ranges: Mapping[str, Range],
+    ranges: Mapping[str, inputs.Range],
     sizes: Mapping[str, Generator],
-) -> dict[str, Generator]:
-    """The generators of inputs with a known range, of numbers that are sizes, and of integers that must be as given."""
+) -> tuple[dict[str, Generator], tuple[Condition, ...]]:
+    """The generators of inputs of known ranges, of sizes, and of integers that must be as given; limits by tables."""
     by_name = {sample.name: sample.tensor for sample in tensors}
-    known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()} | dict(sizes)
-    like_sample = {name: sample_range(name, tensor) for name, tensor in by_name.items()}
-    exact = {name: each for name, tensor in by_name.items() if (each := sample_itself(name, tensor))}
+    known = {name: inputs.specified_range(name, by_name[name], limits) for name, limits in ranges.items()} | dict(sizes)
+    like_sample = {name: inputs.sample_range(name, tensor) for name, tensor in by_name.items()}
+    exact = {name: each for name, tensor in by_name.items() if (each := inputs.sample_itself(name, tensor))}
     tried = ({}, *({name: each} for name, each in exact.items()), exact)
     taken = (each | known for each in tried if runs_at(model, with_generators(base, like_sample | each | known))({}))
     known = next(taken, known)
     ranged = with_generators(base, like_sample | known)
     bounds: Bounds = {}
+    lookups = list[Lookups]()
     for spec in specs_at_sizes(with_long_text(model, ranged)):
-        bounds = index_bounds(model, spec, bounds)
+        bounds = index_bounds(model, spec, bounds, lookups)
     ordered = {name: limits for name, limits in bounds.items() if limits[0] < limits[1]}
     indices = {name: limits for name, limits in ordered.items() if str(by_name[name].dtype) != "torch.bool"}
-    return {name: indexed_range(name, by_name[name], limits) for name, limits in indices.items()} | known
+    by_index = {name: inputs.indexed_range(name, by_name[name], limits) for name, limits in indices.items()}
+    return by_index | known, table_limits(lookups)

@@ -13,8 +13,10 @@ from onnxfn.export.derive.probe import run_on
 from onnxfn.export.derive.sample_runs import errors_dropped
 from onnxfn.models.forward import tensors_for
 from onnxfn.models.torch_modes import torch_operators
-from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.axis_symbols import UNBOUNDED
+from onnxfn.specs.conditions import Condition
 
 Bounds = Mapping[str, tuple[int, int]]
 """From the name of an input to its smallest value, and its largest value plus 1."""
@@ -70,8 +72,13 @@ class Origin:
     shift: int
 
 
-def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds) -> Bounds:
-    """The range of each input whose values index an axis, in a run on dummies, which may fail, and earlier ones."""
+Lookups = tuple[Mapping[str, int], list[tuple[int, int]]]
+"""The sizes of a run, and of each operator that indexes an axis by other values: the rows that it needs and has."""
+
+
+def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds, lookups: list[Lookups]) -> Bounds:
+    """The range of each input whose values index an axis, in a run that may fail, or earlier; notes its lookups."""
+    lookups.append((known_sizes(spec, {}), []))
     tensors = tensors_for(model, spec, dummies(spec, {}))
     origins = {id(each): [Origin(each, input_.name, 0)] for input_, each in zip(spec.inputs, tensors, strict=True)}
     bounds = {**earlier}
@@ -80,6 +87,8 @@ def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds) -> Bounds:
         name = function.overloadpacket.__name__
         with suppress(AttributeError, IndexError, TypeError, ValueError):  # an overload with other arguments
             for index, size in INDEXED[name](*arguments) if name in INDEXED else ():
+                if id(index) not in origins and index.numel():
+                    lookups[-1][1].append((int(index.max()) + 1, size))
                 for origin in origins.get(id(index), ()):
                     low, high = bounds.get(origin.input, (-origin.shift, size - origin.shift))
                     bounds[origin.input] = max(low, -origin.shift), min(high, size - origin.shift)
@@ -90,6 +99,18 @@ def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds) -> Bounds:
     with errors_dropped(), torch_operators(dispatch):  # the bounds so far are right, whatever the module raises
         run_on(model, spec, tensors)
     return bounds
+
+
+def table_limits(lookups: Sequence[Lookups]) -> tuple[Condition, ...]:
+    """The largest sizes of axes for which tables have enough rows: the rows that are needed grow as one axis does."""
+    most = dict[str, int]()
+    for each in zip(*(of_run for _, of_run in lookups), strict=False):
+        runs = [(need, sizes) for (need, _), (sizes, _) in zip(each, lookups, strict=True)]
+        more = {name: {need - sizes[name] for need, sizes in runs} for name in runs[0][1]}
+        growing = [name for name, steps in more.items() if len(steps) == 1]
+        if len(growing) == 1 and len({need for need, _ in each}) > 1 and len({rows for _, rows in each}) == 1:
+            most[growing[0]] = min(most.get(growing[0], UNBOUNDED), each[0][1] - more[growing[0]].pop())
+    return tuple(Condition(f"{name} <= {size}") for name, size in most.items())
 
 
 def _follow(origins: dict[int, list[Origin]], function: Any, arguments: Sequence[Any], result: Any) -> None:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families.feature_inputs import (
-    MERGED_PATCHES,
-    PATCH_STRIPS,
-    PLACED_PATCH,
-    placed_patches,
-    question,
-)
+from onnxfn.architectures.families import feature_inputs
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
 from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases, text_inputs
@@ -244,7 +238,7 @@ MARKED_PLACES = compose(
 
 PLACED_PATCHES = compose(
     text_inputs,
-    PLACED_PATCH,
+    feature_inputs.PLACED_PATCH,
     takes("flattened_patches", "batch_size num_patches placed_values=", "placed_patches", kind="float"),
     MARKED_PLACES,
     sized_in(CASES, num_patches=(16, 9, 21, 12)),
@@ -266,7 +260,7 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens"),
         _ids_with_image(token, from_config("num_placeholders")),
         TEXTS_AFTER_IMAGES,
-        question("batch_size"),
+        feature_inputs.question("batch_size"),
         sized_in(CASES, qformer_length=(10, 6, 13, 8)),
     )
 
@@ -328,9 +322,9 @@ JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
         "marks": (QUESTIONS,),
         "padding_cache input_values": (WHOLE_TOKENS,),
         "return_loss input_ids input_values": (SOUNDS_AND_TEXTS,),
-        "pixel_position_ids": (placed_patches("batch_size", "pooling_kernel_size"),),
-        "image_grid_thw": (MERGED_PATCHES,),
-        "target_sizes": (PATCH_STRIPS,),
+        "pixel_position_ids": (feature_inputs.placed_patches("batch_size", "pooling_kernel_size"),),
+        "image_grid_thw": (feature_inputs.MERGED_PATCHES,),
+        "target_sizes": (feature_inputs.PATCH_STRIPS,),
         "input_ids pixel_values": (PATCHES_IN_TEXTS,),
     }
 )

@@ -312,14 +312,7 @@ def _are_sizes(numbers: Sequence[Sequence[Any]]) -> bool:
 def _patterns(
     shapes: Mapping[str, Sequence[tuple[int, ...]]], numbers: Mapping[str, Sequence[tuple[Any]]]
 ) -> dict[str, str]:
-    """The patterns of tensors from their shapes in several calls, and of numbers that are the sizes of axes.
-
-    >>> shapes = {"x": [(2, 9, 4), (4, 7, 4)], "mask": [(2, 18), (4, 14)], "scale": [(1,), (1,)]}
-    >>> _patterns(shapes, {})
-    {'x': 'batch_size sequence_length 4', 'mask': 'batch_size 2*sequence_length', 'scale': '1'}
-    >>> _patterns({"x": [(1, 12), (1, 35)]}, {"rows": [(3,), (5,)], "columns": [(4,), (7,)]})
-    {'x': '1 rows*columns', 'rows': 'rows', 'columns': 'columns'}
-    """
+    """The patterns of tensors from their shapes in several calls, and of numbers that are the sizes of axes."""
     sizes = {name: list(zip(*of, strict=True)) for name, of in shapes.items()}
     of_numbers = {name: [tuple(size for (size,) in of)] for name, of in numbers.items()}
     firsts = [each[0] for each in sizes.values() if each and len({*each[0]}) > 1]
@@ -340,15 +333,7 @@ def _patterns(
 
 
 def _formula(of_axis: tuple[int, ...], smaller: Mapping[tuple[int, ...], str], symbol: str) -> str:
-    """The word of an axis: a multiple of a smaller one, the sum of two, the product of two or three; else its symbol.
-
-    >>> _formula((16, 24), {(2, 3): "cells", (8, 12): "4*cells"}, "height")
-    '8*cells'
-    >>> _formula((9, 13), {(2, 3): "cells", (7, 10): "tokens"}, "length")
-    'cells+tokens'
-    >>> _formula((6, 28), {(4, 8): "height", (6, 14): "width"}, "length")
-    'height*width//4'
-    """
+    """The word of an axis: a multiple of a smaller one, a sum of two, a product of two or three; else its symbol."""
     words = {of: word for of, word in smaller.items() if word != "batch_size" and symbol != "batch_size"}
     for of, word in words.items():
         factor = of_axis[0] // max(1, of[0])

@@ -9,21 +9,14 @@ from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families.heads import family_head
-from onnxfn.export.derive.auto_tables import (
-    is_listed,
-    listed_classes,
-    listed_loader,
-    listed_tasks,
-    loaded_classes,
-    row_of,
-)
+from onnxfn.export.derive import auto_tables
 from onnxfn.export.derive.candidate_inputs import forward_parameters
 from onnxfn.export.derive.derive import derive_from_model, keeps_cache, masked_by_eager, shown_by
 from onnxfn.export.derive.derive_sample import derive_from_sample
 from onnxfn.export.derive.probe import accepted, answer_tensors, outputs_spec
+from onnxfn.export.find import written_tasks
 from onnxfn.export.find.multimodal import multimodal_spec
 from onnxfn.export.find.other_libraries import row_name
-from onnxfn.export.find.written_tasks import LISTED, SEES, SEES_AND_HEARS, TOWERS, reads_features, stem_of, written_task
 from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import as_module, method_name
@@ -31,7 +24,7 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import config_of, snapshot
 from onnxfn.specs.algebra.facts import loads
 from onnxfn.specs.algebra.spec import Call, ExportSpec, Parts
-from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, refuse_unknown, unknown
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
 
 GENERATION_TASKS = (
@@ -39,6 +32,9 @@ GENERATION_TASKS = (
     "text-to-audio",
 )
 """The tasks whose models generate token by token, or frame by frame."""
+
+BY_MODEL = "pass the model or its configuration: spec_for(model, task); or onnxfn export CHECKPOINT OUT --dry-run"
+"""What to do if a model type does not tell the spec."""
 
 
 def spec_for(
@@ -74,11 +70,12 @@ def spec_for(
         'text-generation'
     """
     model_or_type = _without_wrapper(model_or_type)
-    written = task if stem_of(task) in TOWERS else written_task(model_or_type) if task is None else None
+    in_parts = written_tasks.stem_of(task) in written_tasks.TOWERS
+    written = task if in_parts else written_tasks.written_task(model_or_type) if task is None else None
     if written is not None:
         return _in_parts(model_or_type, written)
     name = task or _task_to_derive(model_or_type)
-    if reads_features(model_or_type, name):
+    if written_tasks.reads_features(model_or_type, name):
         return _in_parts(model_or_type, name)
     if not has_row(model_or_type, architectures):
         return derived(model_or_type, name)
@@ -161,7 +158,7 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | N
         return task_names(model_or_type)
     model_or_type = _without_wrapper(model_or_type)
     model_type = _model_type(model_or_type)
-    row, listed = _row_or_none(model_or_type, architectures), listed_tasks(model_type)
+    row, listed = _row_or_none(model_or_type, architectures), written_tasks.possible_tasks(model_type)
     if row is None and (listed or not isinstance(model_or_type, str)):
         return listed
     return known_tasks(row or _row(model_or_type, architectures))
@@ -174,7 +171,7 @@ def has_row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None =
 
 def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportSpec] | None = None) -> str | None:
     """The task of a checkpoint, by the class name in its configuration, with past if it can be; else None."""
-    if written := written_task(model_or_config):
+    if written := written_tasks.written_task(model_or_config):
         return f"{written}{WITH_PAST}"
     if not has_row(model_or_config, architectures):
         task = _task_to_derive(model_or_config)
@@ -190,9 +187,9 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
     values = snapshot(config)
     if task is not None:
         # The text half of a multimodal model is loaded with the whole if transformers has no class for that half.
-        of_text = {"text-generation": ("text-generation", SEES, SEES_AND_HEARS)}
-        tasks = {**LISTED, **of_text}.get(stem_of(task), (canonical(task),))
-        listed = (listed_loader(str(values.get("model_type")), each) for each in tasks)
+        of_text = {"text-generation": ("text-generation", written_tasks.SEES, written_tasks.SEES_AND_HEARS)}
+        tasks = {**written_tasks.LISTED, **of_text}.get(written_tasks.stem_of(task), (canonical(task),))
+        listed = (auto_tables.listed_loader(str(values.get("model_type")), each) for each in tasks)
         return ExportSpec(task=task, call=Call(loader=next(filter(None, listed), None) or loader_of(task)))
     class_name = next(iter(values.get("architectures") or ()), None)
     loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
@@ -202,10 +199,9 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
 def _in_parts(model_or_type: Any, task: str) -> ExportSpec:
     """The spec of a model that sees or hears and writes, in parts; a configuration is enough."""
     if isinstance(model_or_type, (str, Mapping)):
-        raise InvalidSpec(
-            f"the language model of {model_or_type!s:.80} shows its cache; pass the model or its configuration of "
-            f"transformers: spec_for(model, {task!r})"
-        )
+        model_type, known = _model_type(model_or_type), tasks_for(model_or_type)
+        refuse_unknown("task", task, known, of=model_type)
+        raise InvalidSpec(f"{model_type} is written in parts, which a run of its language model shows; {BY_MODEL}")
     return shown_by(model_or_type, task, lambda model: multimodal_spec(model, task))
 
 
@@ -216,7 +212,7 @@ def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
     class_task = task_of(model)
     if spec.task is not None and class_task is not None:
         name = canonical(spec.task).removesuffix(WITH_PAST)
-        if name not in served_tasks(class_task) and not is_listed(class_name(model), name):
+        if name not in served_tasks(class_task) and not auto_tables.is_listed(class_name(model), name):
             problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
             raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
     return spec
@@ -240,7 +236,7 @@ def _advice(spec: ExportSpec, model_type: str, name: str, class_task: str) -> st
     """The advice for a model with another task than the spec: how to load it, or its spec."""
     if spec.name in ARCHITECTURES and spec.name != model_type:
         return f"the spec is for {spec.name}, and the model is {model_type}: write spec_for(model)"
-    loader = listed_loader(model_type, name)
+    loader = auto_tables.listed_loader(model_type, name)
     known = class_task in known_tasks(spec)
     other = f"export it for {class_task}" if known else f"write spec_for(model), which is for {class_task}"
     return f"load it with {loader}, or {other}" if loader else other
@@ -273,16 +269,16 @@ def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> 
     row = _row_or_none(model_or_type, architectures)
     if row is None:
         model_type = _model_type(model_or_type)
-        raise UnknownName(
-            f"{unknown('model type', model_type, ARCHITECTURES if architectures is None else architectures)}; "
-            "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
-        )
+        tasks = written_tasks.possible_tasks(model_type)
+        rows = ARCHITECTURES if architectures is None else architectures
+        derived_for = f"{model_type} has no row: its spec, for {listed(tasks)}, is derived from the model"
+        raise UnknownName(f"{derived_for if tasks else unknown('model type', model_type, rows)}; {BY_MODEL}")
     return row
 
 
 def _row_or_none(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec | None:
     rows = ARCHITECTURES if architectures is None else architectures
-    return row_of(_model_type(model_or_type), rows, model_or_type)
+    return auto_tables.row_of(_model_type(model_or_type), rows, model_or_type)
 
 
 def _model_type(model_or_config: Any) -> str:
@@ -298,7 +294,7 @@ def _model_type(model_or_config: Any) -> str:
 
 def known_tasks(row: ExportSpec) -> tuple[str, ...]:
     """The tasks of a row, then those for which transformers lists a class of its model type."""
-    return tuple(dict.fromkeys((*task_names(row), *listed_tasks(row.name or ""))))
+    return tuple(dict.fromkeys((*task_names(row), *written_tasks.possible_tasks(row.name or ""))))
 
 
 def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportSpec:
@@ -307,10 +303,10 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
     if row.task is not None or name in task_names(row):
         return for_task(row, task)
     known = known_tasks(row)
-    if name not in known and not is_listed(type(model_or_config).__name__, name):
+    if name not in known and not auto_tables.is_listed(type(model_or_config).__name__, name):
         raise unknown("task", task, known, of=row.name or "this spec")
     head = _same_head(row, name) or family_head(row, name)
-    loader = loads(listed_loader(row.name or "", name) or "AutoModel")
+    loader = loads(auto_tables.listed_loader(row.name or "", name) or "AutoModel")
     if head is not None:
         return compose(for_task(compose(row, head), name), loader)
     if model_or_config is None:
@@ -323,9 +319,9 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
     """The spec of a task with the class of a task of the row: of a single file, or feature-extraction; else None."""
-    classes = listed_classes(row.name or "", task)
+    classes = auto_tables.listed_classes(row.name or "", task)
     for overlay in row.tasks:
-        is_same = loaded_classes(row.name or "", overlay.spec.call.loader) == classes
+        is_same = auto_tables.loaded_classes(row.name or "", overlay.spec.call.loader) == classes
         single_file = not overlay.spec.parts.files
         if is_same and (single_file or task == DEFAULT_TASK) and not overlay.name.endswith(WITH_PAST):
             return ExportSpec(tasks=(evolve(overlay, name=task),))

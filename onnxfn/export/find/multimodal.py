@@ -7,17 +7,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.families.features import (
-    DECODER,
-    DECODER_WITH_PAST,
-    EMBEDDING,
-    MODEL,
-    in_parts,
-    inner_decoder,
-    prefix_decoder,
-    token_table,
-    wide_decoder,
-)
+from onnxfn.architectures.families import features
 from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seq2seq import ENCODER_FILE, encoder_and_decoder_of_embeddings, token_rows
 from onnxfn.architectures.placeholders import placeholders
@@ -63,14 +53,15 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     if stem == SEES_AND_HEARS and draws(model):
         return compose(named, _drawing(model, name))
     text_task = name if stem == DEFAULT_TASK else f"text-generation{name.removeprefix(stem)}"
-    decoder = MODEL if stem == DEFAULT_TASK else DECODER_WITH_PAST if name.endswith(WITH_PAST) else DECODER
+    written = features.DECODER_WITH_PAST if name.endswith(WITH_PAST) else features.DECODER
+    decoder = features.MODEL if stem == DEFAULT_TASK else written
     return compose(
         named,
         ExportSpec(call=TASKS[stem].call),
         *(tower_spec(model, part) for part in towers),
         language_model(model, decoder, text_task),
-        in_parts(*towers, EMBEDDING, decoder),
-        EMPTY if layer_sizes(model) is None else links(LAYER_INPUTS, part=EMBEDDING, output=LAYER_INPUTS),
+        features.in_parts(*towers, features.EMBEDDING, decoder),
+        EMPTY if layer_sizes(model) is None else links(LAYER_INPUTS, part=features.EMBEDDING, output=LAYER_INPUTS),
     )
 
 
@@ -80,14 +71,14 @@ def _encoded(model: Any, name: str, towers: list[str]) -> ExportSpec:
     text = derive_from_model(model, f"text2text-generation{past}", of_texts=True)
     base = evolve(text, name=None, task=None, derived=None, parts=Parts())
     width = embedding_width(model)
-    table = compose(embedding_lookup(compose(CONFIG_KEYS, token_rows)), token_table, width)
+    table = compose(embedding_lookup(compose(CONFIG_KEYS, token_rows)), features.token_table, width)
     return compose(
         *(tower_spec(model, part) for part in towers),
-        model_part(EMBEDDING, table),
+        model_part(features.EMBEDDING, table),
         model_part("encoder", evolve(base, outputs=()), width),
         model_part("decoder", base, width),
         encoder_and_decoder_of_embeddings,
-        in_parts(*towers, EMBEDDING),
+        features.in_parts(*towers, features.EMBEDDING),
         *((ENCODER_FILE, decoder_with_past()) if past else (encoder_and_decoder(),)),
     )
 
@@ -114,11 +105,11 @@ def language_model(model: Any, decoder: str, task: str) -> ExportSpec:
     alone = evolve(text, name=None, task=None, derived=None, parts=Parts())
     width = embedding_width(model)
     layer_inputs, taken = _inputs_of_layers(model)
-    table = compose(embedding_lookup(alone), token_table, width, layer_inputs)
+    table = compose(embedding_lookup(alone), features.token_table, width, layer_inputs)
     is_prefix = any(types.tells_prompts for types in placeholders(snapshot(model)).types)
-    rows = wide_decoder if width_of(model) != Width() else EMPTY
-    own = inner or (prefix_decoder if is_prefix else rows)
-    return compose(model_part(EMBEDDING, table), model_part(decoder, alone, width, own, taken))
+    rows = features.wide_decoder if width_of(model) != Width() else EMPTY
+    own = inner or (features.prefix_decoder if is_prefix else rows)
+    return compose(model_part(features.EMBEDDING, table), model_part(decoder, alone, width, own, taken))
 
 
 def _inputs_of_layers(model: Any) -> tuple[ExportSpec, ExportSpec]:
@@ -141,11 +132,11 @@ def _written_text(model: Any, task: str) -> tuple[ExportSpec, ExportSpec | None]
     except InvalidSpec:
         if (inside := writer_of(model)) is None:
             raise
-        return derive_from_model(inside, task, of_texts=True), inner_decoder
+        return derive_from_model(inside, task, of_texts=True), features.inner_decoder
 
 
 def embedding_width(model: Any) -> ExportSpec:
     """A spec of the width of a row of embeddings."""
     token = next(model.parameters()).new_zeros((1, 1)).long()
-    rows = submodule_of(model, token_table.call.submodule)(token)["inputs_embeds"]
+    rows = submodule_of(model, features.token_table.call.submodule)(token)["inputs_embeds"]
     return reads(embedding_width=constant(int(rows.shape[-1])))

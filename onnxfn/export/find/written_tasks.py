@@ -13,7 +13,7 @@ from onnxfn.architectures.families.feature_inputs import IMAGE_FORMS, PIXELS, SO
 from onnxfn.architectures.families.features import AUDIO, FEATURES, VISION, tower
 from onnxfn.architectures.placeholders import PLACES, placeholders
 from onnxfn.architectures.wrappers.feature_methods import feature_method, fixed_sides, has_feature_method
-from onnxfn.export.derive.auto_tables import is_listed, listed_classes
+from onnxfn.export.derive.auto_tables import is_listed, listed_classes, listed_tasks
 from onnxfn.export.derive.derive import masked_by_eager
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
 from onnxfn.export.derive.probe import accepted, outputs_spec, summary
@@ -55,6 +55,16 @@ def written_task(model_or_config: Any) -> str | None:
         return None
     tasks = (task for task in LISTED if any(is_listed(name, each) for each in LISTED[task]))
     return next((task for task in tasks if all(_has_tower(name, model_or_config, part) for part in TOWERS[task])), None)
+
+
+def possible_tasks(model_type: str) -> tuple[str, ...]:
+    """The tasks that transformers lists a class for, those in parts with past too; no class without ears hears."""
+    import transformers
+
+    owners = [getattr(transformers, name, None) for name in listed_classes(model_type, HEARS)]
+    hears = any(has_feature_method(owner, METHODS[AUDIO]) for owner in owners)  # its table has types that see, too
+    tasks = (task for task in listed_tasks(model_type) if task != HEARS or hears)
+    return tuple(each for task in tasks for each in ((task, f"{task}{WITH_PAST}") if task in TOWERS else (task,)))
 
 
 def _has_tower(name: str, model_or_config: Any, part: str) -> bool:

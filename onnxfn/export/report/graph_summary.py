@@ -25,7 +25,9 @@ def graph_files(path: Path) -> list[Path]:
         return [path]
     files = sorted(onnx_folder(path).glob("*.onnx")) if path.is_dir() else []
     if not files:
-        raise ModelNotFound(f"no ONNX file at {path}; name a file that ends in .onnx, or the folder of an export")
+        has_model = (path / "config.json").is_file()
+        plan = f"; onnxfn export {path} OUT --dry-run shows the plan of a checkpoint" if has_model else ""
+        raise ModelNotFound(f"no ONNX file at {path}; name a file that ends in .onnx, or the folder of an export{plan}")
     return files
 
 

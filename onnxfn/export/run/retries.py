@@ -15,7 +15,7 @@ from onnxfn.check.limits import FoundLimits
 from onnxfn.check.variants.overflow import overflowing
 from onnxfn.export.load.calibration import Source
 from onnxfn.export.run.file_checks import Job
-from onnxfn.export.run.runnable_images import moves_images, with_fixed_images
+from onnxfn.export.run.runnable_images import keep_ranges, moves_images, with_fixed_images
 from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
@@ -102,7 +102,11 @@ def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] |
         parts = [evolve(part, spec=with_limits(part.spec, fault.limits)) for part, fault in pairs]
     else:
         parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
-    if parts == [*job.plan.parts] or not isinstance(failure.error, OnnxfnError):
+    if (
+        not keep_ranges(job.plan.parts, parts)
+        or parts == [*job.plan.parts]
+        or not isinstance(failure.error, OnnxfnError)
+    ):
         return None
     return evolve(job, plan=evolve(job.plan, parts=parts)), with_all_layers(output)
 

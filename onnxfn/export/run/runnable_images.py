@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from attrs import evolve
 
 from onnxfn.check.cases.runnable_sizes import grown, runnable_limits, with_limits
+from onnxfn.graphs.capture.trace_conditions import check_ranges
 from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
 from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges
-from onnxfn.specs.conditions import Condition, range_conditions
+from onnxfn.specs.conditions import Condition, range_conditions, range_of
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, is_far, resized, with_dummies
 from onnxfn.specs.plan.size_cases import Sizes, within
@@ -22,7 +23,7 @@ IMAGE_AXES = ("height", "width")
 """The symbols of the sides of an image."""
 
 LARGEST_SIDE = 1024
-"""The largest side of an image that is tried where the model does not run at the traced size."""
+"""The largest side of an image that is tried, each twice the one before, if a model does not run at the traced size."""
 
 
 def with_runnable_images(model: Any, plan: Plan) -> Plan:
@@ -38,12 +39,12 @@ def _runnable_part(model: Any, part: Part) -> Part:
     if not traced or all(_runs(model, part, each, image_sizes(each)) for each in near):
         return part
     runs = partial(_runs, model, part, spec)
-    # Twice as large sizes follow, up to `LARGEST_SIDE`.
     doublings = range(max(1, (LARGEST_SIDE // max(traced.values())).bit_length()))
     base = next(filter(runs, ({name: size << times for name, size in traced.items()} for times in doublings)), None)
     if base is None:  # the fault is another
         return part
     limits = runnable_limits(_least_half(base, runs), runs)
+    check_ranges(model, part, {name: range_of(limits, name) for name in base})
     limited = with_limits(resized(spec, grown(traced, limits)), limits)
     return evolve(part, spec=evolve(limited, cases=[_case_within(limited, case, limits) for case in cases(spec)]))
 
@@ -80,6 +81,11 @@ def moves_images(part: Part) -> bool:
     """Whether a side of the images of a part is dynamic, and no range of its sizes is asked for."""
     sides = image_sizes(part.spec)
     return bool(sides) and not sides.keys() & ranges(part.spec).keys()
+
+
+def keep_ranges(parts: Iterable[Part], limited: Iterable[Part]) -> bool:
+    """Whether the axes with a range of sizes that is asked for are dynamic in other parts, too."""
+    return [ranges(part.spec).keys() for part in parts] == [ranges(part.spec).keys() for part in limited]
 
 
 def image_sizes(spec: PlannedSpec) -> Sizes:

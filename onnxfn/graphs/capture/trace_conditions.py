@@ -97,7 +97,6 @@ def input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
 
 def at_other_sizes(part: Part) -> Part:
     """The part with a batch of 5 for its trace if a case of the check has its sizes: no case has those of a trace."""
-    # The sizes of a derived spec are those of its sample.
     spec, batch, sizes = part.spec, batch_symbol(part.spec), known_sizes(part.spec, {})
     tried = [known_sizes(in_case(spec, case), {}) for case in cases(spec) if spec.derived is None]
     is_free = batch in sizes.keys() - fixed_sizes(spec).keys()
@@ -202,15 +201,16 @@ def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int], *, is_small: 
 
 
 def check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
-    """Raises CaptureFailed if the range of an axis goes beyond what the branches of the model allow."""
+    """Raises CaptureFailed if the range of an axis goes beyond what the model allows."""
     for name, (smallest, largest) in ranges(part.spec).items():
         low, high = limits.get(name, ANY_SIZE)
         low = smallest if low == SMALLEST_DYNAMIC_SIZE else max(smallest, low)
         high = min(largest, high or largest)
         if (low, high) != (smallest, largest):
+            sizes = f"the sizes {low} to {high}" if low < high else f"only the size {low}"
             raise CaptureFailed(
-                f"{type(model).__name__} takes the sizes {low} to {high} of {name}, and its range is {smallest} "
-                f"to {largest}; use with_shapes(spec, {name}=({low}, {high}))"
+                f"{type(model).__name__} takes {sizes} of {name}, and its range is {smallest} to {largest}; use "
+                f"with_shapes(spec, {name}={(low, high) if low < high else low})"
             )
 
 

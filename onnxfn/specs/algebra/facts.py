@@ -86,7 +86,7 @@ def always(**arguments: Plain) -> ExportSpec:
     """A spec of arguments that `forward` always gets and that the graph does not take.
 
     Args:
-        arguments: The arguments. One that `forward` does not accept is left out.
+        arguments: The arguments. `forward` accepts them, or the export fails; not `return_dict`, `use_cache` and such.
 
     >>> always(use_cache=False).call.constants
     (Constant(name='use_cache', value=False),)

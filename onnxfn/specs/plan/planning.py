@@ -14,7 +14,7 @@ from onnxfn.specs.algebra.planned import BATCH, Case, Feedback, Part, Plan, Plan
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, new_names, ranges, with_symbols
-from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened
+from onnxfn.specs.errors import InvalidSpec, UnknownName, refuse_unknown, shortened, unknown
 from onnxfn.specs.plan.cache_tensors import cache_tensors, in_buffers, needed_value, per_layer, unshared_reason
 from onnxfn.specs.plan.check_cases import within_ranges
 from onnxfn.specs.plan.real_inputs import real_inputs
@@ -246,15 +246,16 @@ def _with_axis_names(part: Part, new: Mapping[str, str]) -> Part:
 
 def _refuse_unknown_names(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
     """Raises UnknownName if no part has an axis or an input that the spec fixes, limits or orders."""
-    tensors = [tensor for part in parts for tensor in part.spec.inputs]
+    tensors, of = [tensor for part in parts for tensor in part.spec.inputs], spec.name or "this spec"
     axes = dict.fromkeys(name for tensor in tensors for name in names(tensor.axes))
     inputs = dict.fromkeys(tensor.name for tensor in tensors)
-    for kind, known, chosen in (
-        ("axis", axes, (*fixed_sizes(spec), *ranges(spec))),
-        ("input", inputs, spec.target.input_order or ()),
-    ):
-        for name in chosen:
-            refuse_unknown(kind, name, known, of=spec.name or "this spec")
+    for name in (*fixed_sizes(spec), *ranges(spec)):
+        if name not in axes:
+            forms = (f"{each.name} {each.axes}" for each in spec.inputs if "=" in str(each.axes))
+            fixed = [f"the configuration fixes the axes with = of {form}: see onnxfn guide images" for form in forms]
+            raise UnknownName("; ".join((str(unknown("axis", name, axes, of=of)), *fixed[:1])))
+    for name in spec.target.input_order or ():
+        refuse_unknown("input", name, inputs, of=of)
 
 
 def refuse_unread_values(spec: ExportSpec, config: Snapshot, planned: PlannedSpec) -> None:

@@ -42,7 +42,6 @@ class SizeCase:
 
 def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
     """The sizes nearest to `base` on the other side of each condition, at its border, and the farthest of all."""
-    # None is not `allowed`, or has more than `MOST_GROWTH` times the elements of `base`.
     affordable, far_affordable = (_affordable(base, allowed, growth) for growth in (MOST_GROWTH, FAR_GROWTH))
     tried = [case for each in conditions for case in _sides(base, each, affordable)]
     far = [case for each in conditions for case in _far_sides(base, each, far_affordable)]

@@ -117,7 +117,7 @@ def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
     >>> from onnxfn import spec_for
     >>> spec = with_expanded_cache(spec_for("deepseek_v3", "text-generation-with-past"))
     >>> str(spec.cache.rows[1].input_axes)
-    '[batch_size, num_attention_heads, past_sequence_length, v_head_dim]'
+    '[batch_size, num_attention_heads=, past_sequence_length, v_head_dim=]'
     """
     chosen = for_some_task(spec)
     layers = [row.layers for row in chosen.cache.rows if any(axis.symbol == LATENT for axis in row.input_axes.axes)]

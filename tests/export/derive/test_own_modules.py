@@ -9,6 +9,7 @@ from own_modules import OWN_MODULES
 from torch import nn
 
 import onnxfn
+from onnxfn.export.derive.index_bounds import table_limits
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import open_session
 from onnxfn.specs.plan.size_cases import within
@@ -112,3 +113,60 @@ def test_another_branch_at_the_sizes_of_the_sample_is_in_the_file_or_a_limit(bra
     for shape in ((2, 9, 9), (3, 9, 7)):
         x = torch.rand(shape)
         np.testing.assert_allclose(result(x=x)["output"], function(x), rtol=1e-6)
+
+
+class Positions(nn.Module):
+    """Adds a row of a table to each element; the kinds of tables are lists of rows, and lookups."""
+
+    def __init__(self, rows, kind):
+        super().__init__()
+        self.rows, self.kind, self.table = rows, kind, nn.Embedding(rows, 4)
+
+    def forward(self, x):
+        length = x.shape[1]
+        if self.kind == "raises" and length > self.rows:
+            raise ValueError(f"at most {self.rows} steps")
+        return x + (self.table(torch.arange(length)) if self.kind == "lookup" else self.table.weight[:length])
+
+
+@pytest.mark.parametrize("kind", ["raises", "slice", "lookup"])
+@pytest.mark.parametrize("rows", [6, 8, 64])
+def test_the_rows_of_a_table_of_positions_limit_the_length(rows, kind):
+    model = Positions(rows, kind).eval()
+    spec = onnxfn.derived(model, sample=torch.randn(2, 6, 4), axes="batch_size time 4")
+    result = onnxfn.export(spec, model)
+    assert result.inputs == {"x": {0: "batch_size", 1: "time"}}
+    assert [str(each) for each in result.limits] == [f"time <= {rows}"]
+    for length in (1, 5, rows):
+        x = torch.randn(1, length, 4)
+        torch.testing.assert_close(torch.tensor(result(x=x)["output"]), model(x).detach())
+
+
+def test_a_lookup_whose_need_grows_with_two_axes_limits_neither():
+    lookups = [({"height": 6, "width": 9}, [(6, 64)]), ({"height": 9, "width": 12}, [(9, 64)])]
+    assert table_limits(lookups) == ()
+    assert [str(each) for each in table_limits([*lookups, ({"height": 6, "width": 10}, [(6, 64)])])] == ["height <= 64"]
+
+
+def test_a_model_that_does_not_run_is_told_with_case_sizes_and_values():
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.config = {"vocab_size": 50}
+            self.words, self.positions = nn.Embedding(50, 4), nn.Embedding(128, 4)
+
+        def forward(self, input_ids):
+            return self.words(input_ids) + self.positions(torch.arange(input_ids.shape[1]))
+
+    hidden = onnxfn.gives("last_hidden_state", "batch_size sequence_length _", path=(0,))
+    ids = onnxfn.takes("input_ids", "batch_size sequence_length", "token_ids")
+    spec = onnxfn.for_task(onnxfn.compose(onnxfn.text_encoder, ids, hidden), "feature-extraction")
+    with pytest.raises(onnxfn.CaptureFailed) as caught:
+        onnxfn.export(spec, Encoder())
+    assert str(caught.value) == (
+        "Encoder does not run in PyTorch on inputs of model in case long text (batch_size=1, sequence_length=512): "
+        "IndexError: index out of range in self; if sequence_length is too long, use with_shapes(spec, "
+        "sequence_length=(1, 16)); inputs: input_ids int64[1, 512] from 0 to 49"
+    )
+    result = onnxfn.export(onnxfn.with_shapes(spec, sequence_length=(1, 128)), Encoder())
+    assert [str(each) for each in result.limits] == ["sequence_length <= 128"]
