@@ -42,6 +42,7 @@ from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import listed
 from onnxfn.specs.quantization import REACH
+from onnxfn.specs.results.measurements import multiple
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched, result_of, stopped_on_error
 
@@ -256,7 +257,7 @@ def differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Differen
 
 
 def _difference(part: Part, output: str, comparisons: Sequence[Comparison]) -> Difference:
-    worst = max(comparisons, key=lambda comparison: (not comparison.passed, comparison.max_abs))
+    worst = max(comparisons, key=lambda each: (not each.passed, multiple(each.max_abs, each.tolerance), each.max_abs))
     own_errors = [comparison.own_error for comparison in comparisons if comparison.own_error is not None]
     return Difference(
         part=part.name,

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from importlib.metadata import distributions
-from math import isfinite, prod
-from pathlib import Path
+from math import inf, isfinite, prod
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from attrs import asdict, evolve, frozen
 
 from onnxfn.export.jobs.options import Values
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import InvalidSpec, listed, shortened
+from onnxfn.specs.errors import InvalidSpec, first_line, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.stored.reports import Exported, Report, Tick, no_tick
+from onnxfn.specs.results.measurements import Measurement, SectionError, multiple
+from onnxfn.specs.stored.reports import Difference, Exported, GraphSize, Report, Tick, no_tick
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.digests import sha256_of
@@ -78,6 +79,13 @@ def report_content(
         "check": check_facts(report),
         **file_facts(folder, files, tick),
     }
+
+
+def with_sizes(content: Mapping[str, Any], sizes: Iterable[GraphSize], limits: Iterable[Any]) -> dict[str, Any]:
+    """The content of `report.json` with the limits, and with the parameters and the nodes of each graph."""
+    by_part = {size.part: {"parameters": size.parameters, "nodes": size.nodes} for size in sizes}
+    graphs = {path: {**facts, **by_part.get(PurePosixPath(path).stem, {})} for path, facts in content["graphs"].items()}
+    return {**content, "limits": list(dict.fromkeys(map(str, limits))), "graphs": graphs}
 
 
 def write_report(content: Mapping[str, Any], folder: Path) -> Path:
@@ -260,12 +268,41 @@ def check_facts(report: Report | None) -> dict[str, Any]:
         "status": status,
         "cases": list(report.cases),
         "outputs": [
-            _finite({name: to_plain(getattr(difference, name, None)) for name in FIGURES})
-            for difference in report.differences
+            _finite({name: to_plain(getattr(each, name, None)) for name in FIGURES}) | {"of_bound": _multiples(each)}
+            for each in report.differences
         ],
         "measurements": [asdict(measurement) for measurement in report.measurements],
         "sections": [_finite(asdict(section)) for section in report.sections],
     }
+
+
+def _multiples(difference: Difference) -> dict[str, Any]:
+    """From the name of each case to the error of an output, as a multiple of what is allowed; null if infinite."""
+    return _finite({case: float(f"{multiple(error, allowed):.3g}") for case, error, allowed in difference.errors})
+
+
+def report_of(check: Mapping[str, Any]) -> Report | None:
+    """The report of a check from the JSON of it; None if there was no check. InvalidSpec for other JSON."""
+    if check["status"] != PASSED:
+        return None
+    try:
+        differences = [
+            Difference(
+                **{name: each[name] for name in ("part", "output", "passed", "own_error", "worst_case")},
+                **{name: inf if each[name] is None else each[name] for name in ("max_abs", "max_rel", "tolerance")},
+                shapes=(),
+                references=each["references"],
+                errors=[(case, inf if of is None else float(of), 1.0) for case, of in each.get("of_bound", {}).items()],
+            )
+            for each in check["outputs"]
+        ]
+        measurements, sections = (
+            [record(**each) for each in check.get(name, ())]
+            for name, record in (("measurements", Measurement), ("sections", SectionError))
+        )
+        return Report(differences, check["cases"], (), measurements, sections)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidSpec(f"its check cannot be read: {first_line(error)}") from error
 
 
 def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:
