@@ -43,6 +43,7 @@ from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import listed
 from onnxfn.specs.quantization import REACH
 from onnxfn.specs.results.measurements import multiple
+from onnxfn.specs.short_repr import grouped_row, layer_groups
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched, result_of, stopped_on_error
 
@@ -213,16 +214,25 @@ def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[
 
 def check_error(report: Report) -> CheckFailed:
     """The error for a report that did not pass: its findings, and the worst case of each output that differs."""
+    failed = [each for each in report.differences if not each.passed]
+    names = [(f"{each.part}: {each.output!r}",) for each in failed]
     differences = [
-        f"{difference.part}: {difference.output!r} is {difference.max_abs:.2e} away from PyTorch "
-        f"at {difference.worst_case} (allowed are {difference.tolerance:.1e}{_own_error(difference)})"
-        for difference in report.differences
-        if not difference.passed
+        _difference_text(grouped_row([names[index] for index in group])[0], [failed[index] for index in group])
+        for group in layer_groups(names)
     ]
     hint = [AMPLIFIED if differs_by_rounding(report) else HOW_TO_BISECT] if differences and not report.sections else []
     measured = failed_measurements(report.measurements)
     lines = [*report.findings, *_failed_sections(report), *differences, *hint, *measured]
     return CheckFailed("; ".join(lines) or "nothing was checked", report)
+
+
+def _difference_text(name: str, differences: Sequence[Difference]) -> str:
+    """How far outputs that differ in the layer alone are off: the figures of the worst."""
+    worst = max(differences, key=lambda each: (each.of_bound, each.max_abs))
+    return (
+        f"{name} is {worst.max_abs:.2e} away from PyTorch "
+        f"at {worst.worst_case} (allowed are {worst.tolerance:.1e}{_own_error(worst)})"
+    )
 
 
 def differs_by_rounding(report: Report) -> bool:

@@ -38,7 +38,7 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import silent_options
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.results.measurements import SectionError
+from onnxfn.specs.results.measurements import SectionError, multiple
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
 from onnxfn.weights.chunks import stopped_on_error
 

@@ -9,13 +9,14 @@ from hashlib import sha256
 from importlib.metadata import distributions
 from math import inf, isfinite, prod
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from attrs import asdict, evolve, frozen
 
 from onnxfn.export.jobs.options import Values
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import InvalidSpec, first_line, listed, shortened
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.results.measurements import Measurement, SectionError, multiple
 from onnxfn.specs.stored.reports import Difference, Exported, GraphSize, Report, Tick, no_tick
@@ -236,21 +237,21 @@ def _port(value: Any) -> dict[str, Any]:
 
     tensor = value.type.tensor_type
     shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in tensor.shape.dim]
-    return {"name": value.name, "dtype": _dtype_name(TensorProto.DataType.Name(tensor.elem_type)), "shape": shape}
+    return {"name": value.name, "dtype": dtype_name(TensorProto.DataType.Name(tensor.elem_type)), "shape": shape}
 
 
 def weights_by_dtype(file: Path) -> dict[str, dict[str, int]]:
     """For each dtype of initializers the number of tensors, elements and bytes, the most bytes first."""
     sums: dict[str, dict[str, int]] = {}
     for tensor in stored_tensors(file):
-        facts = sums.setdefault(_dtype_name(tensor.dtype), {"tensors": 0, "elements": 0, "bytes": 0})
+        facts = sums.setdefault(dtype_name(tensor.dtype), {"tensors": 0, "elements": 0, "bytes": 0})
         facts["tensors"] += 1
         facts["elements"] += prod(tensor.shape)
         facts["bytes"] += tensor.length
     return dict(sorted(sums.items(), key=lambda item: -item[1]["bytes"]))
 
 
-def _dtype_name(onnx_name: str) -> str:
+def dtype_name(onnx_name: str) -> str:
     """The name of a type of ONNX, as numpy and torch spell it."""
     return {"FLOAT": "float32", "DOUBLE": "float64"}.get(onnx_name, onnx_name.lower())
 
@@ -286,23 +287,23 @@ def report_of(check: Mapping[str, Any]) -> Report | None:
     if check["status"] != PASSED:
         return None
     try:
-        differences = [
-            Difference(
-                **{name: each[name] for name in ("part", "output", "passed", "own_error", "worst_case")},
-                **{name: inf if each[name] is None else each[name] for name in ("max_abs", "max_rel", "tolerance")},
-                shapes=(),
-                references=each["references"],
-                errors=[(case, inf if of is None else float(of), 1.0) for case, of in each.get("of_bound", {}).items()],
-            )
-            for each in check["outputs"]
-        ]
+        differences = [_difference(**each) for each in check["outputs"]]
         measurements, sections = (
             [record(**each) for each in check.get(name, ())]
             for name, record in (("measurements", Measurement), ("sections", SectionError))
         )
         return Report(differences, check["cases"], (), measurements, sections)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OnnxfnError) as error:
         raise InvalidSpec(f"its check cannot be read: {first_line(error)}") from error
+
+
+def _difference(of_bound: Mapping[str, float | None] = MappingProxyType({}), **figures: Any) -> Difference:
+    """The difference of an output from the JSON of it. Errors are multiples of what is allowed; null is infinite."""
+    errors = tuple((case, inf if each is None else float(each), 1.0) for case, each in of_bound.items())
+    known = {name: inf if figures[name] is None else figures[name] for name in ("max_abs", "max_rel", "tolerance")}
+    return Difference(
+        **{**figures, **known, "references": tuple(figures["references"]), "shapes": (), "errors": tuple(errors)}
+    )
 
 
 def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:

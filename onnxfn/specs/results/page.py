@@ -13,7 +13,7 @@ from typing import Any
 
 from onnxfn.specs.results import printing
 from onnxfn.specs.results.measurements import WORDS
-from onnxfn.specs.results.result_facts import ResultFacts, brief_sections, case_names, file_rows, port_sections
+from onnxfn.specs.results.result_facts import ResultFacts, file_rows, port_sections
 from onnxfn.specs.results.snippet import snippet
 
 CLASSES: Mapping[str, str] = MappingProxyType(
@@ -38,10 +38,17 @@ def report_facts(report: Any) -> ResultFacts:
 
 def page(facts: ResultFacts, outlines: Mapping[str, Outline] = NO_OUTLINES) -> str:
     """The page of a result; `outlines` are those of its files."""
+    return pages([(facts, outlines)])
+
+
+def pages(results: Sequence[tuple[ResultFacts, Mapping[str, Outline]]]) -> str:
+    """The page of several results, such as the parts of a pipeline, one below the other."""
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    style = f"<title>{escape(facts.title)}</title><style>{_style()}</style>"
-    body = f'<body class="onnxfn page"><main>{_body(facts, outlines)}</main></body>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}{style}</head>\n{body}</html>\n'
+    style = f"<title>{escape(results[0][0].title)}</title><style>{_style()}</style>"
+    body = "\n".join(f"<main>{_body(*result)}</main>" for result in results)
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}{style}</head>\n<body class="onnxfn page">{body}</body></html>\n'
+    )
 
 
 def fragment(facts: ResultFacts) -> str:
@@ -102,8 +109,7 @@ def _table(rows: printing.Rows, *, split: bool = False) -> str:
 
 
 def _cell(tag: str, cell: str, span: str, *, is_code: bool) -> str:
-    # A long name breaks at its dots and underscores.
-    shown = re.sub(r"([._/])", r"\1<wbr>", escape(cell))
+    shown = _breakable(cell)
     classes = " ".join(
         filter(None, (CLASSES.get(cell, ""), "number" if re.fullmatch(r"[\d.e+-]+( [kMG]?B)?", cell) else ""))
     )
@@ -112,8 +118,13 @@ def _cell(tag: str, cell: str, span: str, *, is_code: bool) -> str:
 
 
 def _row(label: str, drawing: str, value: str = "", kind: str = "") -> str:
-    name = re.sub(r"([._/])", r"\1<wbr>", escape(label))
-    return f'<div class="row"><span>{name}</span><svg height="20">{drawing}</svg><span class="{kind}">{escape(value)}</span></div>'
+    figure = f'<svg height="20">{drawing}</svg><span class="{kind}">{escape(value)}</span>'
+    return f'<div class="row"><span>{_breakable(label)}</span>{figure}</div>'
+
+
+def _breakable(name: str) -> str:
+    """A name that may be broken at its dots, underscores and slashes."""
+    return re.sub(r"([._/])", r"\1<wbr>", escape(name))
 
 
 def _bars(heading: str, rows: Iterable[tuple[str, float, str]]) -> str:
@@ -163,11 +174,9 @@ def _worst(points: Mapping[str, float]) -> tuple[str, str]:
 def _variants(facts: ResultFacts) -> str:
     """Quantized files: how good each is against how large it is; nothing of fewer than two files with a quality."""
     measures = ("agreement", "cosine", "iou")
-    name = next((each for each in measures if sum(each in row for row in facts.files.values()) > 1), None)
+    name = next((each for each in measures if sum(each in row for row in facts.files.values()) > 1), "")
     points = [
-        (file, facts.sizes.get(file, 0) / 10**6, float(row[name]))
-        for file, row in facts.files.items()
-        if name in row and row[name]
+        (file, facts.sizes.get(file, 0) / 10**6, float(row[name])) for file, row in facts.files.items() if row.get(name)
     ]
     if len(points) < 2:  # noqa: PLR2004 - a point alone compares nothing
         return ""
@@ -176,17 +185,16 @@ def _variants(facts: ResultFacts) -> str:
     for file, size, value in sorted(points, key=lambda point: -point[2]):
         x, y = 4 + 60 * size / most, 20 + 120 * (1 - value) / ((1 - least) or 1)
         lowest = max(y, lowest + 18)  # labels stand below each other
+        kind = CLASSES.get(facts.files[file].get("status", ""), "ok")
         shown.append(
-            f'<circle class="{CLASSES.get(facts.files[file].get("status", ""), "ok")}" cx="{x:.1f}%" cy="{y:.0f}" r="5"/>'
+            f'<circle class="{kind}" cx="{x:.1f}%" cy="{y:.0f}" r="5"/>'
             f'<text class="start" x="{x + 2:.1f}%" y="{lowest + 4:.0f}">{escape(Path(file).stem)} {value:.3g}</text>'
         )
     axis = (
         '<line class="axis" x1="4%" x2="4%" y1="10" y2="170"/><line class="axis" x1="4%" x2="98%" y1="170" y2="170"/>'
     )
     ends = f'<text x="4%" y="186">0</text><text x="64%" y="186">{most:.3g} MB</text>'
-    return (
-        f'<h2>{escape(str(name))} against size</h2><svg class="scatter" height="192">{axis}{ends}{"".join(shown)}</svg>'
-    )
+    return f'<h2>{escape(name)} against size</h2><svg class="scatter" height="192">{axis}{ends}{"".join(shown)}</svg>'
 
 
 def _outline(rows: Outline) -> str:

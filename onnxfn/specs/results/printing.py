@@ -40,8 +40,8 @@ WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
 
 BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
 
-AT_SPACES: Mapping[str, bool] = MappingProxyType({"break_on_hyphens": False, "break_long_words": False})
-"""How long lines are broken: a path stays whole."""
+LEAST_ROOM = 24
+"""The characters that a last cell has at least where it goes on below itself; else it goes on at the left."""
 
 
 def text(title: str, sections: Sections, summary: str = "") -> str:
@@ -72,10 +72,11 @@ def section_lines(rows: Rows, width: int = 0) -> list[str]:
 
 
 def wrapped(line: str, width: int, indent: int) -> list[str]:
-    """The lines of a text of at most this width, the further ones indented, by 4 if more than half were lost."""
-    following = " " * (indent if indent <= width // 2 else 4)
-    whole = [line] if len(line) <= width else wrap(line, width, subsequent_indent=following, **AT_SPACES)
-    return whole if line else []
+    """The lines of a text of at most this width, the further ones indented; a long path stays whole."""
+    following = " " * (indent if width - indent >= LEAST_ROOM else 4)
+    if len(line) <= width:
+        return [line] if line else []
+    return wrap(line, width, subsequent_indent=following, break_on_hyphens=False, break_long_words=False)
 
 
 def magnitude(number: int) -> str:

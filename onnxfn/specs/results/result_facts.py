@@ -7,6 +7,7 @@ folder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import PurePath
 from typing import Any
 
@@ -132,12 +133,29 @@ def _ports(part: Any, size: Any) -> Ports:
     return tuple([row[:2] for row in sections.get(name, ())] for name in ("inputs", "outputs"))  # type: ignore[return-value]
 
 
-def file_rows(facts: ResultFacts) -> Rows:
-    """A row for each graph below the heads of its columns, then the names of the other files."""
-    columns = list(dict.fromkeys(column for row in facts.files.values() for column in row))
+def _width(rows: Rows) -> int:
+    return sum(2 + max(map(len, column)) for column in zip(*rows, strict=True)) - 2
+
+
+LEAST_NEEDED = ("nodes", "parameters", "weights", "dtype", "cases")
+"""The columns of files that a narrow screen leaves out, the first one first."""
+
+
+def graph_rows(facts: ResultFacts, leave_out: Sequence[str] = ()) -> Rows:
+    """A row for each graph below the heads of its columns."""
+    columns = [name for name in dict.fromkeys(chain.from_iterable(facts.files.values())) if name not in leave_out]
     rows = [(name, *(row.get(column, "") for column in columns)) for name, row in facts.files.items()]
-    others = [(listed(facts.others, most=MOST_NAMES),)] if facts.others else []
-    return [*with_heads(("file", *columns), rows), *others]
+    return with_heads(("file", *columns), rows)
+
+
+def file_rows(facts: ResultFacts, width: int = 0) -> Rows:
+    """The rows of the graphs, then the names of the other files; with a width, without columns that have no room."""
+    several = (graph_rows(facts, LEAST_NEEDED[:number]) for number in range(len(LEAST_NEEDED) + 1))
+    fitting = (
+        rows for rows in several if not width or sum(max(map(len, each)) + 2 for each in zip(*rows)) <= width + 2
+    )
+    rows = next(fitting, graph_rows(facts, LEAST_NEEDED))
+    return [*rows, *([(listed(facts.others, most=MOST_NAMES),)] if facts.others else [])]
 
 
 def plan_ports(plan: Any) -> dict[str, Ports]:
@@ -177,13 +195,13 @@ def joined_rows(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     ]
 
 
-def brief_sections(facts: ResultFacts) -> Sections:
+def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
     """The files, the inputs and outputs, the findings, what limits the files, and the names of the cases."""
     report = facts.report
     where = f"files in {facts.root}" if facts.root else "files"
     failed = [] if report is None or report.passed else printing.report_sections(report)[:4]
     return [
-        (where, file_rows(facts)),
+        (where, file_rows(facts, width)),
         *port_sections(facts.ports),
         *failed,
         *facts.notes,
@@ -210,7 +228,7 @@ def all_sections(facts: ResultFacts) -> Sections:
 
 def brief(facts: ResultFacts, more: str = VERBOSE) -> str:
     """A result in less than LINES lines of WIDTH characters; inputs and outputs are cut last. `more`: where all is."""
-    return screen(facts.title, brief_sections(facts), facts.summary, more, whole=1 + 2 * len(facts.ports))
+    return screen(facts.title, brief_sections(facts, WIDTH - 4), facts.summary, more, whole=1 + 2 * len(facts.ports))
 
 
 def screen(heading: str, sections: Sections, summary: str = "", more: str = VERBOSE, *, whole: int = 0) -> str:

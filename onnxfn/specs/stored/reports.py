@@ -195,7 +195,8 @@ class Report:
         return page.fragment(page.report_facts(self))
 
     def __str__(self) -> str:
-        return printing.text(printing.check_status(self), printing.report_sections(self))
+        sections = printing.report_sections(self)
+        return result_facts.screen(printing.check_status(self), sections, more=".html()", whole=3)
 
 
 class CheckFailed(OnnxfnError, RuntimeError):
@@ -341,7 +342,7 @@ class Exported:
         return page.fragment(result_facts.exported_facts(self))
 
     def __str__(self) -> str:
-        return result_facts.brief(result_facts.exported_facts(self), more="in .html()")
+        return result_facts.brief(result_facts.exported_facts(self), more=".html()")
 
 
 Tick = Callable[..., None]
