@@ -192,7 +192,7 @@ class SectionError:
 
 def section_rows(sections: Sequence[SectionError]) -> Rows:
     """A row for each section: its place, its own error and the allowed error, and the error that it hands on."""
-    head = ("section", "error alone", "allowed", "error / allowed", "handed on", "status", "worst at")
+    head = ("section", "error alone", "bound", "error/bound", "handed on", "status", "worst at")
     rows = [
         (
             f"{each.part}: {each.section}",
@@ -218,7 +218,7 @@ def variant_rows(report: Any) -> Rows:
     parts = [each.part for each in (*report.differences, *report.measurements)]
     measures = tuple(dict.fromkeys(map(_column, report.measurements)))
     rows = [_row(report, part, measures) for part in dict.fromkeys(parts)]
-    return with_heads(("file", "status", "error / allowed", *measures), rows)
+    return with_heads(("file", "status", "error/bound", *measures), rows)
 
 
 def _row(report: Any, part: str, measures: Sequence[str]) -> tuple[str, ...]:

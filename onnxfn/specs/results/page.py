@@ -21,6 +21,9 @@ CLASSES: Mapping[str, str] = MappingProxyType(
 )
 """A status -> the class of its color."""
 
+LEAST = -3
+"""The power of ten at the left end of a plot of errors: smaller ones, and exact outputs, are drawn there."""
+
 HEADS = frozenset({"file", "output", "section", "name", "module"})
 """The first cells of rows that are the heads of columns."""
 
@@ -81,7 +84,7 @@ def _body(facts: ResultFacts, outlines: Mapping[str, Outline]) -> str:
         *(_section(*each) for each in facts.notes),
         _section(*unchecked),
         _bars("seconds", [(stage, value, f"{value:.2f}") for stage, value in facts.seconds]),
-        *(_folded(f"weights of {name}, layers folded", [], _outline(rows)) for name, rows in outlines.items()),
+        _folded("outline: modules and their weights", [], _outlines(outlines)),
         *(_folded(*each) for each in (compared, cases, *facts.details)),
     )
     return "\n".join(filter(None, parts))
@@ -109,10 +112,9 @@ def _table(rows: printing.Rows, *, split: bool = False) -> str:
 
 
 def _cell(tag: str, cell: str, span: str, *, is_code: bool) -> str:
-    shown = _breakable(cell)
-    classes = " ".join(
-        filter(None, (CLASSES.get(cell, ""), "number" if re.fullmatch(r"[\d.e+-]+( [kMG]?B)?", cell) else ""))
-    )
+    is_number = bool(re.fullmatch(r"[\d.e+-]+( [kMG]?B| million| billion| thousand)?", cell))
+    shown = escape(cell) if is_number else _breakable(cell)
+    classes = " ".join(filter(None, (CLASSES.get(cell, ""), "number" * is_number)))
     inner = f"<code>{shown}</code>" if is_code and tag == "td" else shown
     return f"<{tag}{span}{f' class={chr(34)}{classes}{chr(34)}' if classes else ''}>{inner}</{tag}>"
 
@@ -142,17 +144,18 @@ def _errors(report: Any) -> str:
     """The error of each output in each case as a multiple of its bound, on a logarithmic axis with the limit at 1."""
     points = printing.report_points(report) if report is not None else {}
     drawn = [value for of_row in points.values() for value in of_row.values() if 0 < value < inf]
-    low, high = floor(log10(min([*drawn, 0.1]))), max(log10(max([*drawn, 1.0])), 0) + 0.3
+    low, high = max(floor(log10(min([*drawn, 0.1]))), LEAST), log10(max([*drawn, 1.0])) + 0.3
 
     def at(value: float) -> float:
-        place = 0.0 if value == 0 else 1.0 if value == inf else (log10(value) - low) / (high - low)
-        return 4 + 92 * place
+        power = log10(min(max(value, 10.0**low), 10.0**high))
+        return 4 + 92 * (power - low) / (high - low)
 
     limit = f'<line class="limit" x1="{at(1):.1f}%" x2="{at(1):.1f}%" y1="0" y2="100%"/>'
     rows = [_row(name, limit + _dots(of_row, at), *_worst(of_row)) for name, of_row in points.items()]
-    ticks = [10.0**power for power in range(low, 1, max(1, -low // 4))]
-    labels = "".join(f'<text x="{at(tick):.1f}%" y="14">{tick:g}</text>' for tick in {*ticks, 1.0})
-    heading = "<h2>error / allowed error</h2><p>Each dot is a case; a dot at or left of the line at 1 passes.</p>"
+    ticks = {f"{10.0**power:g}": 10.0**power for power in range(low, 1)}
+    ticks |= {f"{10.0 ** int(high):g}": 10.0 ** int(high)}
+    labels = "".join(f'<text x="{at(tick):.1f}%" y="14">{name}</text>' for name, tick in ticks.items())
+    heading = "<h2>error / bound</h2><p>Each dot is a case: at the line at 1, or left of it, it passes.</p>"
     return f'{heading}<div class="plot">{"".join(rows)}{_row("", labels)}</div>' if points else ""
 
 
@@ -194,7 +197,13 @@ def _variants(facts: ResultFacts) -> str:
         '<line class="axis" x1="4%" x2="4%" y1="10" y2="170"/><line class="axis" x1="4%" x2="98%" y1="170" y2="170"/>'
     )
     ends = f'<text x="4%" y="186">0</text><text x="64%" y="186">{most:.3g} MB</text>'
+    ends += f'<text x="2%" y="24">1</text><text x="2%" y="144">{least:.2g}</text>'
     return f'<h2>{escape(name)} against size</h2><svg class="scatter" height="192">{axis}{ends}{"".join(shown)}</svg>'
+
+
+def _outlines(outlines: Mapping[str, Outline]) -> str:
+    """The tree of each file; that of a single file is open."""
+    return "".join(_folded(name, [], _outline(rows), is_open=len(outlines) == 1) for name, rows in outlines.items())
 
 
 def _outline(rows: Outline) -> str:

@@ -151,10 +151,7 @@ def graph_rows(facts: ResultFacts, leave_out: Sequence[str] = ()) -> Rows:
 def file_rows(facts: ResultFacts, width: int = 0) -> Rows:
     """The rows of the graphs, then the names of the other files; with a width, without columns that have no room."""
     several = (graph_rows(facts, LEAST_NEEDED[:number]) for number in range(len(LEAST_NEEDED) + 1))
-    fitting = (
-        rows for rows in several if not width or sum(max(map(len, each)) + 2 for each in zip(*rows)) <= width + 2
-    )
-    rows = next(fitting, graph_rows(facts, LEAST_NEEDED))
+    rows = next((each for each in several if not width or _width(each) <= width), graph_rows(facts, LEAST_NEEDED))
     return [*rows, *([(listed(facts.others, most=MOST_NAMES),)] if facts.others else [])]
 
 

@@ -156,8 +156,8 @@ class Report:
     >>> print(Report([difference], [case]))
     check passed
       ONNX Runtime against PyTorch
-        output         error    allowed  error / allowed  status  worst at
-        model: logits  2.0e-07  1.0e-05  0.02             ok      one (batch_size=2)
+        output         error    bound    error/bound  status  worst at
+        model: logits  2.0e-07  1.0e-05  0.02         ok      one
       compared with
         PyTorch in float32; float64 was not needed  1 output  a few roundings of the dtype x the output's size
       cases
