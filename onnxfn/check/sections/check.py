@@ -38,7 +38,7 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import silent_options
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.results.measurements import SectionError, multiple
+from onnxfn.specs.results.measurements import SectionError
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
 from onnxfn.weights.chunks import stopped_on_error
 
@@ -162,7 +162,7 @@ def _section_error(
     sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float]
 ) -> SectionError:
     """The error of a section against PyTorch in its worst case."""
-    worst = max(comparisons, key=lambda each: (not each.passed, multiple(each.max_abs, each.tolerance)))
+    worst = max(comparisons, key=lambda each: (not each.passed, each.of_bound))
     return SectionError(
         part=sectioned.part.name,
         section=section.name,

@@ -273,6 +273,11 @@ class Comparison:
     own_norms: Norms | None = None
     within_own_error: bool = False
 
+    @property
+    def of_bound(self) -> float:
+        """The largest difference as a multiple of what is allowed."""
+        return multiple(self.max_abs, self.tolerance)
+
 
 @frozen(eq=False)
 class Evidence:

@@ -96,7 +96,14 @@ def graph_bytes(path: str, content: Mapping[str, Any]) -> int:
 
 def outlines(files: Iterable[Path]) -> dict[str, Outline]:
     """From the name of each ONNX file to the names and types of its weights; layers are one row."""
-    return {file.name: grouped_rows([_weight(each) for each in stored_tensors(file)]) for file in files}
+    return {
+        file.name: grouped_rows([_weight(each) for each in stored_tensors(file) if _is_weight(each)]) for file in files
+    }
+
+
+def _is_weight(tensor: Any) -> bool:
+    """Whether a tensor is of a module, and not a constant of the graph."""
+    return "." in tensor.name and not tensor.name.startswith("fused.")
 
 
 def _weight(tensor: Any) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from attrs import evolve, fields, frozen
 
 from onnxfn.check.cases.references import far_cases, other_sizes, references, stated_limits
 from onnxfn.check.check import check as check_part
-from onnxfn.check.check import check_error
+from onnxfn.check.failures import check_error
 from onnxfn.check.limits import FoundLimits, found_limits
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.sections.far_texts import far_text_report

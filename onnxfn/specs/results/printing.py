@@ -76,7 +76,7 @@ def wrapped(line: str, width: int, indent: int) -> list[str]:
     """The lines of a text of at most this width, the further ones indented; a long path stays whole."""
     following = " " * (indent if width - indent >= LEAST_ROOM else 4)
     if len(line) <= width:
-        return [line] if line else []
+        return [line]
     return wrap(line, width, subsequent_indent=following, break_on_hyphens=False, break_long_words=False)
 
 

@@ -29,6 +29,9 @@ LINES, WIDTH = 40, 80
 MOST_NAMES = 6
 """The most names of files that are no graphs in a row."""
 
+LEAST_LINES = 4
+"""The lines of a section, its heading included, that are shown at least; there is no room for later sections."""
+
 Ports = tuple[Rows, Rows]
 """The inputs and the outputs of a file: names and types."""
 
@@ -120,8 +123,8 @@ def graph_columns(size: int, parameters: int | None, nodes: int | None) -> dict[
 def variant_columns(report: Any, part: str) -> dict[str, str]:
     """The worst figures of a file in a report, by column."""
     head, *rows = variant_rows(report) if report is not None else [()]
-    found = next((row for row in rows if row[0] == f"{part}.onnx"), ())
-    return dict(zip(head[1:], found[1:], strict=False))
+    figures = next((row for row in rows if row[0] == f"{part}.onnx"), ())
+    return dict(zip(head[1:], figures[1:], strict=False))
 
 
 def _ports(part: Any, size: Any) -> Ports:
@@ -233,7 +236,9 @@ def screen(heading: str, sections: Sections, summary: str = "", more: str = VERB
 
     The first `whole` sections are cut only if there is no room for them alone. The line before is that of the task.
     """
-    title = printing.wrapped(heading, WIDTH, 2) + [f"  {line}" for line in printing.wrapped(summary, WIDTH - 2, 0)]
+    title = printing.wrapped(heading, WIDTH, 2) + [
+        f"  {line}" for line in printing.wrapped(summary, WIDTH - 2, 0) if summary
+    ]
     shown = [(name, printing.section_lines(rows, WIDTH - 4)) for name, rows in sections]
     first, last = ([each for each in part if each[1]] for part in (shown[:whole], shown[whole:]))
     room = LINES - 1 - len(title)
@@ -245,8 +250,7 @@ def screen(heading: str, sections: Sections, summary: str = "", more: str = VERB
 
 def _cut(sections: Sequence[tuple[str, list[str]]], room: int, more: str) -> list[str]:
     """The lines of sections with their headings, at most `room`; the longest sections lose lines."""
-    while sections and 2 * len(sections) > room:
-        sections = sections[:-1]
+    sections = sections[: max(room // LEAST_LINES, 0)]
     fits = [most for most in range(1, LINES + 1) if sum(1 + min(most, len(each)) for _, each in sections) <= room]
     most = max(fits, default=1)
     shown = [

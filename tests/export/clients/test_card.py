@@ -39,10 +39,10 @@ def test_the_card_names_every_graph_with_its_size_and_what_was_measured(llama):
 
 def test_a_card_draws_the_measured_files_the_largest_first(llama):
     report = report_of(llama)
-    shared = {"output": "logits", "measure": "agreement", "floor": 0.4}
+    shared = {"output": "logits", "measure": "agreement", "floor": 0.4, "cases": "9 tokens", "passed": True}
     measured = [{"part": part, "value": value, **shared} for part, value in (("model", 1.0), ("model_fp16", 0.5))]
     drawn = card_text({**report, "check": {**report["check"], "measurements": measured}})
-    bars = re.findall(r" MB  (#*) +agreement [\d.]+ (\S+)$", drawn, re.MULTILINE)
+    bars = re.findall(r" [kM]B  (#*) +agreement [\d.]+ (\S+)$", drawn, re.MULTILINE)
     assert bars == [("#" * 40, "onnx/model.onnx"), ("#" * 20, "onnx/model_fp16.onnx")]
 
 
