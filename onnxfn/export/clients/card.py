@@ -39,6 +39,7 @@ def card_text(report: Mapping[str, Any]) -> str:
     task = (report["task"] or "").removesuffix(WITH_PAST)
     facts = folder_facts(report)
     head, *rows = [f"| {' | '.join(row)} |" for row in graph_rows(facts)]
+    rows = [f"| `{row[2:].replace(' |', '` |', 1)}" for row in rows]
     limits = [line for _, lines in facts.notes for (line,) in lines]
     tags = ["onnx", "onnxfn", *([report["name"]] if report["name"] else [])]
     count = len(report["check"]["cases"])

@@ -236,9 +236,7 @@ def screen(heading: str, sections: Sections, summary: str = "", more: str = VERB
 
     The first `whole` sections are cut only if there is no room for them alone. The line before is that of the task.
     """
-    title = printing.wrapped(heading, WIDTH, 2) + [
-        f"  {line}" for line in printing.wrapped(summary, WIDTH - 2, 0) if summary
-    ]
+    title = [*printing.wrapped(heading, WIDTH, 2), *(printing.wrapped(f"  {summary}", WIDTH, 2) if summary else [])]
     shown = [(name, printing.section_lines(rows, WIDTH - 4)) for name, rows in sections]
     first, last = ([each for each in part if each[1]] for part in (shown[:whole], shown[whole:]))
     room = LINES - 1 - len(title)
