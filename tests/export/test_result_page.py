@@ -6,6 +6,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import every_part
 import numpy as np
 import onnx
 import pytest
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 
 import onnxfn
 from onnxfn.check.verdict.verdict import Error, Norms, judged
+from onnxfn.export.batch.records import batch_title
 from onnxfn.export.cli.flags import say
+from onnxfn.export.cli.progress import amount
 from onnxfn.export.report.folder_report import folder_facts
 from onnxfn.export.report.report_file import check_facts, report_of
 from onnxfn.specs.results.printing import report_points
@@ -38,7 +41,7 @@ MODELS = {
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request, tmp_path_factory):
     model_type, loader, task, options = MODELS[request.param]
-    model = tiny.model(model_type, loader)
+    model = every_part.tiny_model(model_type, task) if request.param == "sees" else tiny.model(model_type, loader)
     folder = tmp_path_factory.mktemp("page") / request.param
     return onnxfn.export(onnxfn.spec_for(model, task), model, folder, **options)
 
@@ -177,6 +180,15 @@ def test_a_damaged_report_is_refused_in_a_line(exported, tmp_path):
         (tmp_path / "report.json").write_text(json.dumps({**content, **change}))
         assert "report.json" in error_of("report", tmp_path, "--out", tmp_path / "page.html")
         assert not (tmp_path / "page.html").exists()
+
+
+def test_small_numbers_are_said_as_they_are(exported):
+    assert amount(onnxfn.Event("complete", "", 1.0, "end", 30_000, 30_000)).startswith("30.0/30.0 kB")
+    assert batch_title(onnxfn.BatchResult([])).startswith("0 jobs")
+    assert batch_title(onnxfn.BatchResult([onnxfn.JobResult("a", "b", "exported")])).startswith("1 job: ")
+    measured = [f"{each.part}.onnx {each.output} {each.measure}" for each in exported.report.measurements]
+    words = str(onnxfn.verify(exported.path))
+    assert [each for each in measured if each not in words and "cases" not in each] == []
 
 
 def test_keys_and_values_of_one_type_are_a_row():

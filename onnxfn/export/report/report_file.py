@@ -192,8 +192,8 @@ def _file_facts(name: str, facts: Any, folder: Path) -> FileFacts:
 
 def _measurement(facts: Any) -> tuple[str, str, float]:
     match facts:
-        case {"output": str(output), "measure": str(measure), "value": int() | float() as value}:
-            return output, measure, value
+        case {"part": str(part), "output": str(output), "measure": str(measure), "value": int() | float() as value}:
+            return f"{part}.onnx {output}", measure, value
     raise InvalidSpec(f"its check has a measurement that cannot be read: {shortened(facts)}")
 
 
