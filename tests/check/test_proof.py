@@ -16,8 +16,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import onnxfn
 from onnxfn.check.check import check
-from onnxfn.check.failures import check_error
-from onnxfn.check.variants.proof import Proof, check_floors
+from onnxfn.check.variants.proof import Proof, check_error, check_floors
 from onnxfn.check.variants.text_references import real_text, text_references, text_tokens
 from onnxfn.specs.plan.planning import plan
 

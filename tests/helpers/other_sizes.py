@@ -17,7 +17,7 @@ import onnxfn
 from onnxfn.architectures import audio, decoders, detection, multimodal, seq2seq, series, text, vision
 from onnxfn.check.cases.references import references
 from onnxfn.check.check import check
-from onnxfn.check.failures import check_error
+from onnxfn.check.variants.proof import check_error
 from onnxfn.export.run.runnable_images import IMAGE_AXES, image_sizes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.dummies import known_sizes, padded

@@ -12,7 +12,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.cuts.cut import layer_paths
-from onnxfn.check.failures import check_error
+from onnxfn.check.variants.proof import check_error
 from onnxfn.export.report.report_file import check_facts
 from onnxfn.specs.stored.serialize import from_json, to_json
 
