@@ -1,4 +1,4 @@
-"""Measures a quantized or 16-bit file against PyTorch in float32; `file_weights.py` proves the graph. The error of a check."""
+"""Measures a quantized or 16-bit file against PyTorch in float32; the error of a check that failed."""
 
 from __future__ import annotations
 
