@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.specs.results import printing
-from onnxfn.specs.results.measurements import WORDS
+from onnxfn.specs.results.measurements import WORDS, quality
 from onnxfn.specs.results.result_facts import ResultFacts, file_rows, port_sections
 from onnxfn.specs.results.snippet import snippet
 
@@ -66,7 +66,8 @@ def _style() -> str:
 
 def _body(facts: ResultFacts, outlines: Mapping[str, Outline]) -> str:
     report = facts.report
-    verdict = "none" if report is None else "ok" if report.passed else "bad"
+    verdict = "none" if report is None else "bad" if not report.passed else "ok"
+    verdict = "fair" if verdict == "ok" and quality(report.measurements) == "poor" else verdict
     ports, files = port_sections(facts.ports), file_rows(facts)
     findings, sections, differences, compared, measured, unchecked, cases = (
         printing.report_sections(report) if report is not None else [("", [])] * 7

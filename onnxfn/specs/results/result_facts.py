@@ -140,7 +140,7 @@ def _width(rows: Rows) -> int:
     return sum(2 + max(map(len, column)) for column in zip(*rows, strict=True)) - 2
 
 
-LEAST_NEEDED = ("nodes", "parameters", "weights", "dtype", "cases")
+LEAST_NEEDED = ("nodes", "parameters", "weights", "dtype", "cases", "kl")
 """The columns of files that a narrow screen leaves out, the first one first."""
 
 
