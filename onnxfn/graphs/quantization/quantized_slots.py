@@ -121,9 +121,7 @@ def quantized_sizes(model: Any) -> Mapping[str, tuple[int, ...]]:
 def graph_size(part: str, model: Any, size: int) -> GraphSize:
     """The numbers of weights and nodes of a graph, and its inputs and outputs; defaults of inputs are no weights."""
     parameters = sum(prod(value.shape) for value in _floats(model)) + sum(map(prod, quantized_sizes(model).values()))
-    outputs, inputs = (
-        [(each.name, _type_text(each)) for each in of] for of in (model.graph.outputs, model.graph.inputs)
-    )
+    outputs, inputs = ([(v.name, _type_text(v)) for v in of] for of in (model.graph.outputs, model.graph.inputs))
     return GraphSize(part, int(parameters), sum(1 for _ in model.graph.all_nodes()), outputs, inputs, size)
 
 

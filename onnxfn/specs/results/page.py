@@ -187,7 +187,7 @@ def _variants(facts: ResultFacts) -> str:
     most, least = max(size for _, size, _ in points), min([*(value for *_, value in points), 0.9])
     shown, lowest = [], -20.0
     for file, size, value in sorted(points, key=lambda point: -point[2]):
-        x, y = 4 + 60 * size / most, 20 + 120 * (1 - value) / ((1 - least) or 1)
+        x, y = 8 + 40 * size / most, 20 + 120 * (1 - value) / ((1 - least) or 1)
         lowest = max(y, lowest + 18)  # labels stand below each other
         kind = CLASSES.get(facts.files[file].get("status", ""), "ok")
         shown.append(
@@ -195,10 +195,10 @@ def _variants(facts: ResultFacts) -> str:
             f'<text class="start" x="{x + 2:.1f}%" y="{lowest + 4:.0f}">{escape(Path(file).stem)} {value:.3g}</text>'
         )
     axis = (
-        '<line class="axis" x1="4%" x2="4%" y1="10" y2="170"/><line class="axis" x1="4%" x2="98%" y1="170" y2="170"/>'
+        '<line class="axis" x1="8%" x2="8%" y1="10" y2="170"/><line class="axis" x1="8%" x2="98%" y1="170" y2="170"/>'
     )
-    ends = f'<text x="4%" y="186">0</text><text x="64%" y="186">{most:.3g} MB</text>'
-    ends += f'<text x="2%" y="24">1</text><text x="2%" y="144">{least:.2g}</text>'
+    ends = f'<text x="8%" y="186">0</text><text x="48%" y="186">{most:.3g} MB</text>'
+    ends += f'<text class="start" x="0" y="24">1</text><text class="start" x="0" y="144">{least:.2g}</text>'
     return f'<h2>{escape(name)} against size</h2><svg class="scatter" height="192">{axis}{ends}{"".join(shown)}</svg>'
 
 
