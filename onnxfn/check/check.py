@@ -27,7 +27,6 @@ from onnxfn.check.variants.float_form import float_form, name_in_memory
 from onnxfn.check.variants.proof import (
     NO_PROOF,
     Proof,
-    failed_measurements,
     is_proven_apart,
     is_quantized,
     variant_measurements,
@@ -40,20 +39,9 @@ from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.run.sessions import check_options, kept_session, open_check_session, silent_options, watched_session
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, Plan
-from onnxfn.specs.errors import listed
 from onnxfn.specs.quantization import REACH
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched, result_of, stopped_on_error
-
-HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bisect(spec, model, path)"
-"""The end of the message about outputs that differ."""
-
-AMPLIFIED = (
-    "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, or the model "
-    "casts to fewer bits, so the outputs do not decide whether the file is right; allow such a difference by "
-    "with_tolerance(spec, atol=...), or export with check=False"
-)
-"""The end of the message about outputs that differ by no more than PyTorch's own error allows."""
 
 
 def check(
@@ -210,42 +198,6 @@ def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[
     return (*findings, *(f"{part.name}: {finding}" for finding in (*unknown, *outside))), errors
 
 
-def check_error(report: Report) -> CheckFailed:
-    """The error for a report that did not pass: its findings, and the worst case of each output that differs."""
-    differences = [
-        f"{difference.part}: {difference.output!r} is {difference.max_abs:.2e} away from PyTorch "
-        f"at {difference.worst_case} (allowed are {difference.tolerance:.1e}{_own_error(difference)})"
-        for difference in report.differences
-        if not difference.passed
-    ]
-    hint = [AMPLIFIED if differs_by_rounding(report) else HOW_TO_BISECT] if differences and not report.sections else []
-    measured = failed_measurements(report.measurements)
-    lines = [*report.findings, *_failed_sections(report), *differences, *hint, *measured]
-    return CheckFailed("; ".join(lines) or "nothing was checked", report)
-
-
-def differs_by_rounding(report: Report) -> bool:
-    """Whether rounding explains all that is wrong in a report: a right graph would differ as much, see `Difference`."""
-    failed = [difference for difference in report.differences if not difference.passed]
-    explained = bool(failed) and all(difference.within_own_error for difference in failed)
-    return explained and not report.findings and not failed_measurements(report.measurements)
-
-
-def _failed_sections(report: Report) -> list[str]:
-    """A line with the names of the sections that differ; if none does, that all errors together are too large."""
-    failed = [each for each in report.sections if not each.passed]
-    if not failed:
-        return ["no section alone differs by more than is allowed"] if report.sections else []
-    first = failed[0]
-    allowed = "" if first.tolerance is None else f" (allowed are {first.tolerance:.1e})"
-    names = listed([f"{each.part}: {each.section}" for each in failed])
-    return [f"{names} differ: {first.output!r} of the first is {first.max_abs:.2e} away from PyTorch{allowed}"]
-
-
-def _own_error(difference: Difference) -> str:
-    return "" if difference.own_error is None else f"; the error of PyTorch itself is {difference.own_error:.1e}"
-
-
 def differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Difference, ...]:
     """One difference for each output, over all cases."""
     outputs = dict.fromkeys(comparison.output for comparison in comparisons)
@@ -256,7 +208,7 @@ def differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Differen
 
 
 def _difference(part: Part, output: str, comparisons: Sequence[Comparison]) -> Difference:
-    worst = max(comparisons, key=lambda comparison: (not comparison.passed, comparison.max_abs))
+    worst = max(comparisons, key=lambda each: (not each.passed, each.of_bound, each.max_abs))
     own_errors = [comparison.own_error for comparison in comparisons if comparison.own_error is not None]
     return Difference(
         part=part.name,

@@ -139,7 +139,7 @@ else:
             return partial(record, **options)
         if "__repr__" not in vars(decorated):
             decorated.__repr__ = short_repr
-        if "__str__" in vars(decorated):
+        if "__str__" in vars(decorated) and "_repr_html_" not in vars(decorated):
             # the lines as they print, also if they are wider than the page
             decorated._repr_html_ = lambda self: f'<pre style="overflow-x:auto">{escape(str(self))}</pre>'
         return frozen(decorated, field_transformer=typed_fields, **options)

@@ -15,8 +15,8 @@ from structure_faults import declared_size, past_ignored, present_wrong
 from transformers import BertConfig, BertForSequenceClassification
 
 import onnxfn
-from onnxfn.check.check import check, check_error
-from onnxfn.check.variants.proof import Proof, check_floors
+from onnxfn.check.check import check
+from onnxfn.check.variants.proof import Proof, check_error, check_floors
 from onnxfn.check.variants.text_references import real_text, text_references, text_tokens
 from onnxfn.specs.plan.planning import plan
 

@@ -1,4 +1,4 @@
-"""What the command line prints: at most 25 lines of a result, all of it, or JSON."""
+"""What the command line prints: a screen of a result, all of it, or JSON."""
 
 import io
 import json
@@ -22,9 +22,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import onnxfn
 from onnxfn.export.cli.flags import say
 from onnxfn.export.cli.progress import stage_bars, stages
-from onnxfn.export.cli.texts import LINES, pipeline_text, result_text, screen
+from onnxfn.export.cli.texts import pipeline_text, result_text
 from onnxfn.export.load.loading import load_configuration, load_model
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec, WeightBytes
+from onnxfn.specs.results.result_facts import LINES, screen
 from onnxfn.specs.stored.reports import Exported, GraphSize, NotQuantized, Report
 
 CLI = Path(onnxfn.__file__).parent / "export" / "CLI.md"
@@ -52,7 +53,7 @@ sections = st.lists(st.tuples(st.text("abc", min_size=1), st.lists(st.tuples(st.
 
 
 @hypothesis.given(sections)
-def test_a_screen_has_at_most_25_lines_and_says_how_many_rows_are_left_out(given):
+def test_a_screen_has_at_most_40_lines_and_says_how_many_rows_are_left_out(given):
     lines = screen("title", given, "summary").splitlines()
     assert len(lines) <= LINES - 1
     left = sum(int(number) for number in re.findall(r"and (\d+) more: --verbose", "\n".join(lines)))
@@ -72,11 +73,11 @@ def test_a_plan_of_30_layers_in_six_dtypes_is_a_screen(decoder, tmp_path):
     assert "forward: past_key_values.{0..29}.keys" in verbose.stdout
 
 
-def test_an_export_of_30_layers_prints_at_most_25_lines_and_40_with_its_stages(decoder, tmp_path):
+def test_an_export_of_30_layers_prints_at_most_40_lines_and_50_with_its_stages(decoder, tmp_path):
     result = succeed("export", decoder, tmp_path / "out")
     assert "check passed" in result.stdout
     assert len(result.stdout.splitlines()) <= LINES
-    assert len(result.output.splitlines()) <= 40
+    assert len(result.output.splitlines()) <= 50
     assert re.search(r"^capture model  [\d.]+ s$", result.stderr, re.MULTILINE)
 
 
@@ -96,13 +97,14 @@ def test_a_result_of_many_files_is_a_screen_with_the_figures_of_each(parts, vari
         18,
         [("plan", 0.1)],
         report=Report([], [f"case {number} (batch_size=2)" for number in range(50)], (), measured),
-        graphs=[GraphSize(name, 1000, 10) for name in names],
+        graphs=[GraphSize(name, 1000, 10, bytes=2_000_000) for name in names],
         not_quantized=[NotQuantized(names[0], f"weight.{number}", "ScatterND reads it") for number in range(99)],
     )
     lines = result_text(result).splitlines()
     assert len(lines) <= LINES - 1
     assert "check passed" in lines[0]
-    assert re.search(r"onnx/part_0.onnx +2.00 MB +10 +good +0.9876 +0.9912", "\n".join(lines))
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"onnx/part_0.onnx +2.00 MB( +1.0 thousand)?( +10)? +good +0.9876 +0.9912", "\n".join(lines))
     pipeline = pipeline_text("out", {"unet": result, "vae": result}).splitlines()
     assert len(pipeline) <= LINES - 1
     assert "check passed" in pipeline[0]

@@ -16,7 +16,8 @@ from time_limits import limited
 import onnxfn
 from onnxfn.architectures import audio, decoders, detection, multimodal, seq2seq, series, text, vision
 from onnxfn.check.cases.references import references
-from onnxfn.check.check import check, check_error
+from onnxfn.check.check import check
+from onnxfn.check.variants.proof import check_error
 from onnxfn.export.run.runnable_images import IMAGE_AXES, image_sizes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.dummies import known_sizes, padded

@@ -162,7 +162,7 @@ def _section_error(
     sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float]
 ) -> SectionError:
     """The error of a section against PyTorch in its worst case."""
-    worst = max(comparisons, key=lambda each: (not each.passed, each.max_abs / (each.tolerance or 1.0)))
+    worst = max(comparisons, key=lambda each: (not each.passed, each.of_bound))
     return SectionError(
         part=sectioned.part.name,
         section=section.name,

@@ -21,6 +21,7 @@ from onnxfn.check.verdict.verdict import (
     always_allowed,
     precision_of,
     scale_of,
+    tolerated,
     verdict,
 )
 from onnxfn.specs.algebra.dummies import Array
@@ -166,10 +167,13 @@ def _within_tolerance(spec: PlannedSpec, pair: Pair) -> Comparison:
     scale = max(scale_of(pair.expected[pair.ordinary]), 1.0)
     atol, rtol = (spec.check.atol or 0.0) * scale, spec.check.rtol or 0.0
     distances = _distances(pair.actual, pair.expected)
-    agree = np.where(np.isfinite(pair.expected), distances <= atol + rtol * np.abs(pair.expected), distances == 0)
+    bounds = np.where(np.isfinite(pair.expected), atol + rtol * np.abs(pair.expected), 0.0)
+    agree = distances <= bounds
     largest = float(distances[pair.ordinary].max(initial=0.0))
+    used = float((distances[bounds > 0] / bounds[bounds > 0]).max(initial=0.0))
     reference = f"PyTorch in {pair.dtype}, by the tolerance of the spec"
-    return Comparison("", "", (), largest, largest / scale, atol, bool(agree.all()), reference=reference)
+    tolerance = tolerated(largest, used, atol)
+    return Comparison("", "", (), largest, largest / scale, tolerance, bool(agree.all()), reference=reference)
 
 
 def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) -> Evidence:

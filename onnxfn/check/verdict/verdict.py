@@ -41,6 +41,7 @@ from onnxfn.models.torch_modes import torch_operators
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import first_line, raise_no_memory
+from onnxfn.specs.results.measurements import multiple
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 # The largest of a million normally distributed numbers is 5 times their root mean square; MiniLM's up to 7 times.
@@ -123,6 +124,10 @@ class Norms:
 
     def __le__(self, bound: Norms) -> bool:
         return self.rms <= bound.rms and self.peak <= bound.peak
+
+    def of_bound(self, bound: Norms) -> float:
+        """The larger multiple of the norms of a bound: at most 1 within it."""
+        return max(multiple(self.rms, bound.rms), multiple(self.peak, bound.peak))
 
 
 NO_ERROR = Norms(0.0, 0.0)
@@ -245,7 +250,7 @@ class Comparison:
         shape: The shape of the output.
         max_abs: The largest difference from the reference.
         max_rel: The same, relative to the scale of the output.
-        tolerance: The largest difference that is allowed for an element of the output's scale.
+        tolerance: The largest difference that is allowed, if all differences of the output grow alike.
         passed: Whether the output agrees.
         own_error: PyTorch's own largest error, where the exact reference was computed.
         reference: What the output was compared with, and why.
@@ -267,6 +272,11 @@ class Comparison:
     norms: Norms | None = None
     own_norms: Norms | None = None
     within_own_error: bool = False
+
+    @property
+    def of_bound(self) -> float:
+        """The largest difference as a multiple of what is allowed."""
+        return multiple(self.max_abs, self.tolerance)
 
 
 @frozen(eq=False)
@@ -333,8 +343,13 @@ def rounding_decides(comparisons: Sequence[Comparison]) -> bool:
 
 def judged(error: Error, bound: Norms, rms: float, reference: str) -> Comparison:
     """The comparison of an error with its bound, for an output of this scale."""
-    passed = error.norms <= bound
-    return Comparison("", "", (), error.largest, error.norms.peak, bound.peak * rms, passed, reference=reference)
+    tolerance = tolerated(error.largest, error.norms.of_bound(bound), bound.peak * rms)
+    return Comparison("", "", (), error.largest, error.norms.peak, tolerance, error.norms <= bound, reference=reference)
+
+
+def tolerated(largest: float, of_bound: float, otherwise: float) -> float:
+    """The largest difference at which an output is at its bound, if all of them grow alike; `otherwise` without one."""
+    return largest / of_bound if 0 < of_bound < np.inf else otherwise
 
 
 def always_allowed(precision: Precision) -> Norms:

@@ -46,6 +46,19 @@ def verify(folder: Folder) -> None:
         raise typer.Exit(1)
 
 
+def report(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="The HTML file. Default: FOLDER.html, beside the folder.")] = None,
+    *,
+    values: Values,
+) -> None:
+    """Write the report of an export as a page: its files, inputs and outputs, errors, and weights."""
+    from onnxfn.export.report.folder_report import write_page
+
+    page = folder.with_name(f"{folder.resolve().name}.html") if out is None else out
+    say(write_page(folder, page, overwrite="overwrite" in values))
+
+
 def inspect(
     subject: Annotated[
         str, typer.Argument(help="A model type, such as bert; an ONNX file; or the folder of an export.")
@@ -191,6 +204,7 @@ app.command("export", context_settings={"token_normalize_func": our_option, "hel
     command(export, *(name for name in OPTIONS if name != "debug"))
 )
 app.command("verify")(command(verify))
+app.command("report")(command(report, "overwrite"))
 app.command("inspect")(command(inspect, "json"))
 app.command("push")(command(push, "dry_run"))
 app.command("batch")(command(batch, *OF_ALL_JOBS, "dry_run", "json", "verbose", "overwrite"))

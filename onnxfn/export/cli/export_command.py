@@ -27,7 +27,6 @@ from onnxfn.export.cli.texts import (
     result_form,
     result_text,
     say_in_form,
-    screen,
 )
 from onnxfn.export.jobs.options import OF_ALL_JOBS, Values, with_check
 from onnxfn.export.jobs.request import ExportRequest
@@ -36,6 +35,7 @@ from onnxfn.export.run.diffusers import export_pipeline, export_pipeline_request
 from onnxfn.export.run.requests import export_request, request_plan
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OutputExists, listed
+from onnxfn.specs.results.result_facts import everything, exported_facts, screen
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import layout_of
 
@@ -51,12 +51,17 @@ def run(request: ExportRequest, form: Form, *, dry_run: bool) -> None:
         say_parts(form, request.path, export_pipeline_request(request, on_event))
     else:
         exported = export_request(request, on_event, print_plan)
-        say_in_form(form, partial(result_content, exported), exported, partial(result_text, exported))
+        say_in_form(
+            form,
+            partial(result_content, exported),
+            everything(exported_facts(exported)),
+            partial(result_text, exported),
+        )
 
 
 def say_parts(form: Form, path: str, parts: Mapping[str, Exported]) -> None:
     """Prints the results of the parts of a program in a form."""
-    everything = "\n".join(f"{name}: {part}" for name, part in parts.items())
+    everything = "\n".join(f"{name}: {everything(exported_facts(part))}" for name, part in parts.items())
     say_in_form(form, partial(pipeline_content, path, parts), everything, partial(pipeline_text, path, parts))
 
 

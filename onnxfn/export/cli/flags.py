@@ -21,15 +21,28 @@ from onnxfn.export.jobs.options import OPTIONS, Option, stated
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.version import VERSION
 
+VERDICTS: Mapping[str, str] = MappingProxyType(
+    {
+        "green": "check passed|ok|good|verified",
+        "yellow": "usable|unchecked",
+        "bold red": "check FAILED|FAILED|poor|error",
+    }
+)
+"""The color of a verdict on a terminal."""
+
 
 def say(content: Any, *, err: bool = False) -> None:
     """Prints text on standard output, or on the error stream; lines are not broken, a terminal shows colors."""
     from rich.console import Console
+    from rich.text import Text
 
     # rich reads NO_COLOR and the kind of the terminal.
     console = Console(stderr=err)
     if console.is_terminal:
-        console.print(str(content), soft_wrap=True, markup=False, emoji=False)
+        text = Text(str(content))
+        for style, words in VERDICTS.items():
+            text.highlight_regex(rf"\b({words})\b(?=\s|$|[,;·])", style)
+        console.print(text, soft_wrap=True, markup=False, emoji=False)
     else:
         typer.echo(content, err=err)
 

@@ -128,9 +128,10 @@ def amount(event: Event) -> str:
     is_bytes = event.stage in ("write", "copy", "complete")
     counts = rate = left = ""
     if event.total:
-        sizes = (f"{size / 10**6:.1f}" if is_bytes else str(int(size)) for size in (event.completed, event.total))
-        counts = f"{'/'.join(sizes)} {'MB' if is_bytes else 'weights' if event.stage == 'load' else 'cases'}"
-    if event.completed and event.seconds and is_bytes:
+        unit, name = (10**6, "MB") if event.total >= 10**5 else (10**3, "kB")  # no 0.0 MB
+        sizes = (f"{size / unit:.1f}" if is_bytes else str(int(size)) for size in (event.completed, event.total))
+        counts = f"{'/'.join(sizes)} {name if is_bytes else 'weights' if event.stage == 'load' else 'cases'}"
+    if event.completed >= 10**5 and event.seconds and is_bytes:
         rate = f"{event.completed / 10**6 / event.seconds:.1f} MB/s"
     if event.remaining is not None and event.status == "progress":
         left = "{}:{:02} left".format(*divmod(round(event.remaining), 60))

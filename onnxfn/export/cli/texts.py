@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -14,34 +14,31 @@ from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import check_facts, graph_facts
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.axis_symbols import graph_axes
-from onnxfn.specs.errors import InvalidSpec, listed
-from onnxfn.specs.results.measurements import is_first_variant, variant_rows, with_heads
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.results.output_types import output_dtype, tensor_dtype
 from onnxfn.specs.results.printing import (
-    Rows,
     Sections,
     chosen_sections,
-    exported_summary,
-    exported_title,
     file_size,
     left_out_sections,
-    spec_sections,
-    text,
     title,
     weight_sections,
     with_float_dtype,
 )
-from onnxfn.specs.short_repr import counted, grouped_rows
+from onnxfn.specs.results.result_facts import (
+    ResultFacts,
+    brief,
+    exported_facts,
+    file_rows,
+    plan_ports,
+    port_sections,
+    screen,
+)
+from onnxfn.specs.short_repr import counted
 from onnxfn.specs.stored.reports import Exported
 
 Form = Literal["brief", "verbose", "json"]
-"""The output of a command: at most LINES lines, everything, or JSON."""
-
-LINES = 25
-"""The most lines of a result, the line of the task included."""
-
-MOST_NAMES = 4
-"""The most names of tensors in a row about one of several files."""
+"""The output of a command: a screen, everything, or JSON."""
 
 
 def result_form(values: Mapping[str, Any]) -> Form:
@@ -63,99 +60,34 @@ def say_in_form(form: Form, json_content: Callable[[], Any], everything: Any, br
 
 
 def result_text(exported: Exported) -> str:
-    """A result in at most `LINES - 1` lines: the line of the task is printed before the model is loaded."""
-    part = exported.plan.parts[0]
-    folder = str(Destination(Path(exported.path)).folder)
-    cases = dict.fromkeys(case.partition(" (")[0] for case in (exported.report.cases if exported.report else ()))
-    sections: Sections = [
-        ("derived from", [(part.spec.derived,)] if part.spec.derived else []),
-        (f"files in {folder}", _file_rows([exported], folder)),
-        *_tensor_sections(exported.plan, dict(exported.graphs[0].outputs) if exported.graphs else {}),
-        *chosen_sections(exported.plan, exported.report),
-        *left_out_sections(exported.plan),
-        ("weights", [(exported.weights_from,)] if exported.weights_from else []),
-        ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
-        ("limits of dynamic axes", [(str(limit),) for limit in exported.limits]),
-        ("cases", [(", ".join(cases),)] if cases else []),
-    ]
-    return screen(exported_title(exported), sections, exported_summary(exported))
+    """A result on a screen: the line of the task is printed before the model is loaded."""
+    return brief(exported_facts(exported))
 
 
 def plan_text(plan: Plan) -> str:
-    """A plan in at most `LINES - 1` lines."""
+    """A plan on a screen."""
     spec = plan.parts[0].spec
     sizes = [("files", [(name,) for name in plan.files])] if not plan.weight_bytes else weight_sections(plan)
     derived = ("derived from", [(spec.derived,)] if spec.derived else [])
     heading = f"{title(spec)} · {counted(len(plan.parts), 'files')}, nothing is written"
     return screen(
-        heading, [derived, *sizes, *chosen_sections(plan), *_tensor_sections(plan, {}), *left_out_sections(plan)]
+        heading, [derived, *sizes, *chosen_sections(plan), *port_sections(plan_ports(plan)), *left_out_sections(plan)]
     )
 
 
 def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:
-    """The results of the parts of a pipeline in at most `LINES - 1` lines: a row for each file."""
+    """The results of the parts of a pipeline on a screen: a row for each file."""
     seconds = sum(seconds for part in parts.values() for _, seconds in part.seconds)
     status = "check passed" if all(part.report is not None for part in parts.values()) else "unchecked"
     heading = f"pipeline · {counted(len(parts), 'parts')} · {status}"
     size = file_size(sum(part.bytes for part in parts.values()))
     remarks = [(remark,) for part in parts.values() for remark in part.plan.remarks]
-    sections: Sections = [(f"files in {path}", _file_rows(parts.values(), path)), ("remarks", remarks)]
+    facts = [(name, exported_facts(part)) for name, part in parts.items()]
+    files = {f"{name}/{file}": row for name, each in facts for file, row in each.files.items()}
+    others = [f"{name}/{file}" for name, each in facts for file in each.others]
+    rows = file_rows(ResultFacts(heading, "", files, others, {}, ()))
+    sections: Sections = [(f"files in {path}", rows), ("remarks", remarks)]
     return screen(heading, sections, f"{seconds:.1f} s · {size}")
-
-
-def screen(heading: str, sections: Sections, summary: str = "") -> str:
-    """Sections as text in at most `LINES - 1` lines, headings included: the longest sections lose their last rows."""
-    with_rows = [section for section in sections if section[1]]
-    room = LINES - 1 - len(heading.splitlines()) - bool(summary) - len(with_rows)
-    most = max(size for size in range(1, LINES) if sum(min(size, len(rows)) for _, rows in with_rows) <= room)
-    first_rows = [
-        (name, rows if len(rows) <= most else [*rows[: most - 1], (f"and {len(rows) - most + 1} more: --verbose",)])
-        for name, rows in with_rows
-    ]
-    return text(heading, first_rows, summary)
-
-
-def _tensor_sections(plan: Plan, types: Mapping[str, str]) -> Sections:
-    """The inputs and outputs of the only file of a dtype with their types and axes; of several, the names alone."""
-    first = [part for part in plan.parts if is_first_variant(part, plan)]
-    if len(first) == 1:
-        sections = dict(spec_sections(with_float_dtype(first[0].spec), types))
-        return [(name, [row[:2] for row in sections.get(name, ())]) for name in ("inputs", "outputs")]
-    takes = [(f"{part.name}.onnx", "takes", _names(part.spec.inputs)) for part in first]
-    gives = [("", "gives", _names(part.spec.outputs)) for part in first]
-    return [("inputs and outputs", [row for rows in zip(takes, gives, strict=True) for row in rows])]
-
-
-def _names(tensors: Iterable[Any]) -> str:
-    return listed((name for (name,) in grouped_rows([(tensor.name,) for tensor in tensors])), most=MOST_NAMES)
-
-
-def _file_rows(results: Iterable[Exported], folder: str) -> Rows:
-    """A row for each graph: size, nodes, the worst figures of its check; then the names of other files."""
-    facts = [(name, row) for exported in results for name, row in _facts_by_file(exported, folder).items()]
-    columns = list(dict.fromkeys(column for _, row in facts for column in row))
-    rows = [(name, *(row.get(column, "") for column in columns)) for name, row in facts if row]
-    others = [name for name, row in facts if not row]
-    return [*with_heads(("file", *columns), rows), *([(listed(others, most=MOST_NAMES + 2),)] if others else [])]
-
-
-def _facts_by_file(exported: Exported, folder: str) -> dict[str, dict[str, str]]:
-    """From the path of each file in a folder to what is known of its graph, by column; nothing for other files."""
-    nodes = {f"{size.part}.onnx": str(size.nodes) for size in exported.graphs}
-    weights = {f"{size.part}.onnx": file_size(size.bytes).partition(",")[0] for size in exported.plan.weight_bytes}
-    report = exported.report
-    head, *rows = variant_rows(report) if report is not None and report.passed else [()]
-    figures = {row[0]: dict(zip(head[1:], row[1:], strict=False)) for row in rows}  # the worst of its check, by column
-    return {
-        str(path.relative_to(folder)): {
-            "size": weights.get(path.name, ""),  # a measure of the check has the name `weights`
-            "nodes": nodes[path.name],
-            **figures.get(path.name, {}),
-        }
-        if path.name in nodes
-        else {}
-        for path in map(PurePath, exported.files)
-    }
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-export", 1

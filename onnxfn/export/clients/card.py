@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from onnxfn.export.jobs.request import command_line
+from onnxfn.export.report.folder_report import folder_facts
 from onnxfn.export.report.report_file import recorded
+from onnxfn.specs.results.result_facts import ResultFacts, graph_rows
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.digests import sha256_of
-from onnxfn.weights.layouts import dtype_of_stem
 
 CARD = "README.md"
 
@@ -36,9 +37,10 @@ def card_text(report: Mapping[str, Any]) -> str:
     from huggingface_hub import ModelCardData
 
     task = (report["task"] or "").removesuffix(WITH_PAST)
-    rows = [_file_row(path, graph, report) for path, graph in report["graphs"].items()]
-    left_out = [f"left out: {each['name']} ({each['reason']})" for each in report["left_out"]]
-    limits = [*report.get("remarks", ()), *left_out]
+    facts = folder_facts(report)
+    head, *rows = [f"| {' | '.join(row)} |" for row in graph_rows(facts)]
+    rows = [f"| `{row[2:].replace(' |', '` |', 1)}" for row in rows]
+    limits = [line for _, lines in facts.notes for (line,) in lines]
     tags = ["onnx", "onnxfn", *([report["name"]] if report["name"] else [])]
     count = len(report["check"]["cases"])
     compared = f"were compared with PyTorch in {count} cases, at sizes that were not traced"
@@ -49,8 +51,8 @@ def card_text(report: Mapping[str, Any]) -> str:
         f"# {report['name'] or 'A model'}{f' for {task}' if task else ''}, in ONNX",
         _origin(report),
         "## Files",
-        "\n".join(("| file | dtype | MB | measured against PyTorch |", "| --- | --- | --- | --- |", *rows)),
-        _plot(report),
+        "\n".join((head, "|" + " --- |" * (head.count("|") - 1), *rows)),
+        _plot(facts),
         f"The files {compared if count else 'were not compared with PyTorch'}.",
         ONNXFN_CODE,
         "## Limits\n\n" + "\n".join(f"- {line}" for line in limits) if limits else "",
@@ -80,43 +82,17 @@ def _origin(report: Mapping[str, Any]) -> str:
     return f"{written}\n\nThis command writes such a folder:\n\n```sh\n{command_line(report['request'])}\n```"
 
 
-def _file_row(path: str, graph: Mapping[str, Any], report: Mapping[str, Any]) -> str:
-    stem = PurePosixPath(path).stem
-    dtype = dtype_of_stem(stem) if report.get("variants") else graph["dtype"]
-    return f"| `{path}` | {dtype or ''} | {_megabytes(path, report):.1f} | {_measured(stem, report['check'])} |"
-
-
-def _megabytes(path: str, report: Mapping[str, Any]) -> float:
-    """The size of an ONNX file with its external data."""
-    data = path.removesuffix(".onnx") + report["options"]["external_data_suffix"]
-    sizes = (facts["bytes"] for file, facts in report["files"].items() if file == path or file.startswith(data))
-    return float(sum(sizes)) / 1e6
-
-
-def _plot(report: Mapping[str, Any]) -> str:
+def _plot(facts: ResultFacts) -> str:
     """A bar for each file with measurements, the largest file first; nothing of fewer than two."""
-    paths = sorted(report["graphs"], key=lambda path: -_megabytes(path, report))
-    figures = {path: _figures(PurePosixPath(path).stem, report["check"]) for path in paths}
-    points = [(path, next(iter(each.items()))) for path, each in figures.items() if each]
-    bars = ["#" * round(BAR * min(max(value, 0), 1)) for _, (_, value) in points]
+    paths = sorted(facts.files, key=lambda path: -facts.sizes[path])
+    measured = [
+        (path, name, facts.files[path][name]) for path in paths for name in MEASURES if facts.files[path].get(name)
+    ]
+    first = {path: (name, value) for path, name, value in reversed(measured)}
+    bars = {path: "#" * round(BAR * min(max(float(value), 0), 1)) for path, (_, value) in first.items()}
     lines = [
-        f"{_megabytes(path, report):9.1f} MB  {bar:{BAR}}  {name} {value:.3g} {path}"
-        for bar, (path, (name, value)) in zip(bars, points, strict=True)
+        f"{facts.files[path]['size']:>9}  {bars[path]:{BAR}}  {' '.join(first[path])} {path}"
+        for path in paths
+        if path in first
     ]
     return "\n".join(("```", *lines, "```")) if len(lines) > 1 else ""
-
-
-def _figures(part: str, check: Mapping[str, Any]) -> dict[str, float]:
-    """From the measures of the first measured output of a file to their values, the most telling first."""
-    measured = [each for each in check["measurements"] if each["part"] == part and each["value"] is not None]
-    first = {each["measure"]: each["value"] for each in measured if each["output"] == measured[0]["output"]}
-    return {name: first[name] for name in MEASURES if name in first}
-
-
-def _measured(part: str, check: Mapping[str, Any]) -> str:
-    """What the check found of a file: measures of its first output, else its largest difference."""
-    words = [f"{name} {value:.3g}" for name, value in _figures(part, check).items()]
-    differences = [each["max_abs"] for each in check["outputs"] if each["part"] == part]
-    if not words and differences:
-        words = [f"largest difference {max(differences):.1e}"]
-    return ", ".join(words) or "not checked"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from importlib.metadata import distributions
-from math import isfinite, prod
-from pathlib import Path
+from math import inf, isfinite, prod
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from attrs import asdict, evolve, frozen
 
 from onnxfn.export.jobs.options import Values
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import InvalidSpec, listed, shortened
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.stored.reports import Exported, Report, Tick, no_tick
+from onnxfn.specs.results.measurements import Measurement, SectionError, multiple
+from onnxfn.specs.stored.reports import Difference, Exported, GraphSize, Report, Tick, no_tick
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.digests import sha256_of
@@ -78,6 +80,13 @@ def report_content(
         "check": check_facts(report),
         **file_facts(folder, files, tick),
     }
+
+
+def with_sizes(content: Mapping[str, Any], sizes: Iterable[GraphSize], limits: Iterable[Any]) -> dict[str, Any]:
+    """The content of `report.json` with the limits, and with the parameters and the nodes of each graph."""
+    by_part = {size.part: {"parameters": size.parameters, "nodes": size.nodes} for size in sizes}
+    graphs = {path: {**facts, **by_part.get(PurePosixPath(path).stem, {})} for path, facts in content["graphs"].items()}
+    return {**content, "limits": list(dict.fromkeys(map(str, limits))), "graphs": graphs}
 
 
 def write_report(content: Mapping[str, Any], folder: Path) -> Path:
@@ -183,8 +192,8 @@ def _file_facts(name: str, facts: Any, folder: Path) -> FileFacts:
 
 def _measurement(facts: Any) -> tuple[str, str, float]:
     match facts:
-        case {"output": str(output), "measure": str(measure), "value": int() | float() as value}:
-            return output, measure, value
+        case {"part": str(part), "output": str(output), "measure": str(measure), "value": int() | float() as value}:
+            return f"{part}.onnx {output}", measure, value
     raise InvalidSpec(f"its check has a measurement that cannot be read: {shortened(facts)}")
 
 
@@ -228,21 +237,21 @@ def _port(value: Any) -> dict[str, Any]:
 
     tensor = value.type.tensor_type
     shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in tensor.shape.dim]
-    return {"name": value.name, "dtype": _dtype_name(TensorProto.DataType.Name(tensor.elem_type)), "shape": shape}
+    return {"name": value.name, "dtype": dtype_name(TensorProto.DataType.Name(tensor.elem_type)), "shape": shape}
 
 
 def weights_by_dtype(file: Path) -> dict[str, dict[str, int]]:
     """For each dtype of initializers the number of tensors, elements and bytes, the most bytes first."""
     sums: dict[str, dict[str, int]] = {}
     for tensor in stored_tensors(file):
-        facts = sums.setdefault(_dtype_name(tensor.dtype), {"tensors": 0, "elements": 0, "bytes": 0})
+        facts = sums.setdefault(dtype_name(tensor.dtype), {"tensors": 0, "elements": 0, "bytes": 0})
         facts["tensors"] += 1
         facts["elements"] += prod(tensor.shape)
         facts["bytes"] += tensor.length
     return dict(sorted(sums.items(), key=lambda item: -item[1]["bytes"]))
 
 
-def _dtype_name(onnx_name: str) -> str:
+def dtype_name(onnx_name: str) -> str:
     """The name of a type of ONNX, as numpy and torch spell it."""
     return {"FLOAT": "float32", "DOUBLE": "float64"}.get(onnx_name, onnx_name.lower())
 
@@ -260,12 +269,41 @@ def check_facts(report: Report | None) -> dict[str, Any]:
         "status": status,
         "cases": list(report.cases),
         "outputs": [
-            _finite({name: to_plain(getattr(difference, name, None)) for name in FIGURES})
-            for difference in report.differences
+            _finite({name: to_plain(getattr(each, name, None)) for name in FIGURES}) | {"of_bound": _multiples(each)}
+            for each in report.differences
         ],
         "measurements": [asdict(measurement) for measurement in report.measurements],
         "sections": [_finite(asdict(section)) for section in report.sections],
     }
+
+
+def _multiples(difference: Difference) -> dict[str, Any]:
+    """From the name of each case to the error of an output, as a multiple of what is allowed; null if infinite."""
+    return _finite({case: float(f"{multiple(error, allowed):.3g}") for case, error, allowed in difference.errors})
+
+
+def report_of(check: Mapping[str, Any]) -> Report | None:
+    """The report of a check from the JSON of it; None if there was no check. InvalidSpec for other JSON."""
+    if check["status"] != PASSED:
+        return None
+    try:
+        differences = [_difference(**each) for each in check["outputs"]]
+        measurements, sections = (
+            [record(**each) for each in check.get(name, ())]
+            for name, record in (("measurements", Measurement), ("sections", SectionError))
+        )
+        return Report(differences, check["cases"], (), measurements, sections)
+    except (KeyError, TypeError, ValueError, AttributeError, OnnxfnError) as error:
+        raise InvalidSpec(f"its check cannot be read: {first_line(error)}") from error
+
+
+def _difference(of_bound: Mapping[str, float | None] = MappingProxyType({}), **figures: Any) -> Difference:
+    """The difference of an output from the JSON of it. Errors are multiples of what is allowed; null is infinite."""
+    errors = tuple((case, inf if each is None else float(each), 1.0) for case, each in of_bound.items())
+    known = {name: inf if figures[name] is None else figures[name] for name in ("max_abs", "max_rel", "tolerance")}
+    return Difference(
+        **{**figures, **known, "references": tuple(figures["references"]), "shapes": (), "errors": tuple(errors)}
+    )
 
 
 def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.check.check import check_error, differs_by_rounding
+from onnxfn.check.variants.proof import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.calibration import Left, Source, calibrated, left_lines
 from onnxfn.export.load.mixed_bits import with_chosen_bits

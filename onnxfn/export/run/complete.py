@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from onnxfn.export.jobs.options import Values
 from onnxfn.export.load.quantized import weights_from
 from onnxfn.export.publish.publishing import checkpoint_files
 from onnxfn.export.publish.staging import Destination
-from onnxfn.export.report.report_file import file_facts, package_versions, report_content, write_report
+from onnxfn.export.report.report_file import file_facts, package_versions, report_content, with_sizes, write_report
 from onnxfn.export.run.attempts import Built
 from onnxfn.export.run.loaded import Loaded
 from onnxfn.graphs.fusions.fusing import fusions
 from onnxfn.graphs.quantization.quantized_slots import graph_size, weight_bytes
 from onnxfn.specs.algebra.planned import WeightBytes
 from onnxfn.specs.algebra.quantized_dtypes import quality_remarks
-from onnxfn.specs.stored.reports import Exported, NotQuantized, Tick
+from onnxfn.specs.stored.reports import Exported, GraphSize, NotQuantized, Tick
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import write_configs
 from onnxfn.weights.side_files import Checkpoint, copy_side_files
@@ -58,6 +59,7 @@ def complete_folder(
     every_file = {**built.files, **dict.fromkeys((*side_files, *new), "")}
     of_report = (built.report, options, built.weights_from, values)
     content = report_content(every_file, staging, built.plan, *of_report, tick)
+    content = with_sizes(content, sizes_of(built, {}), (limit for graph in built.graphs for limit in graph.limits))
     cards = write_card(content, staging, destination.folder) if options.layout.has_card else ()
     of_cards = file_facts(staging, dict.fromkeys(cards, ""))["files"]
     content = {**content, "files": dict(sorted({**content["files"], **of_cards}.items()))}
@@ -68,6 +70,15 @@ def write_checkpoint_files(model: Any, checkpoint: Checkpoint | None, folder: Pa
     """Writes the model's configuration, which states float weights, and copies tokenizer files of the checkpoint."""
     files = (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
     return (*files, *(write_configs(model, folder) if weights_from(model) else ()))
+
+
+def sizes_of(built: Built, bytes_of: Mapping[Path, int]) -> list[GraphSize]:
+    """How large each graph is. The external data of a graph has its name up to the first dot."""
+    sums = Counter[str]()
+    for file, size in bytes_of.items():
+        sums[file.name.partition(".")[0]] += size
+    parts = (part.name for part in built.plan.parts)
+    return [graph_size(name, graph.model, sums[name]) for name, graph in zip(parts, built.graphs, strict=True)]
 
 
 def exported_result(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
@@ -83,7 +94,7 @@ def exported_result(loaded: Loaded, built: Built, seconds: Mapping[str, float]) 
         limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.limits),
         repeats=built.traced_layers,
         fusions=[(name, fusions(graph.model)) for name, graph in graphs],
-        graphs=[graph_size(name, graph.model) for name, graph in graphs],
+        graphs=sizes_of(built, {Path(file): Path(file).stat().st_size for file in loaded.files}),
         bytes=sum(Path(file).stat().st_size for file in loaded.files),
         versions=[("onnxfn", VERSION), *((name, version) for name, version in package_versions().items() if version)],
         weights_from=built.weights_from,

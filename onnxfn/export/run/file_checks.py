@@ -11,11 +11,10 @@ from attrs import evolve, fields, frozen
 
 from onnxfn.check.cases.references import far_cases, other_sizes, references, stated_limits
 from onnxfn.check.check import check as check_part
-from onnxfn.check.check import check_error
 from onnxfn.check.limits import FoundLimits, found_limits
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.sections.far_texts import far_text_report
-from onnxfn.check.variants.proof import Proof, as_written, variant_kind
+from onnxfn.check.variants.proof import Proof, as_written, check_error, variant_kind
 from onnxfn.check.variants.text_references import TextReferences
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes.whole_models import whole_model_report

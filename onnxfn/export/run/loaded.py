@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, PrivateFolder, check_destination, staging_folder
+from onnxfn.export.report.folder_report import outlines
 from onnxfn.export.report.report_file import REPORT_FILE, recorded
 from onnxfn.run.feeds import feeds
 from onnxfn.run.prompts import export_path
@@ -77,6 +78,10 @@ class Loaded:
         import onnx
 
         return onnx.load(_graph(self, part))
+
+    def outlines(self) -> dict[str, Any]:
+        """From the name of each ONNX file to the names and types of its weights, layers in one row."""
+        return outlines(self.graphs.values())
 
     def session(self, part: str | None = None, *, providers: Sequence[Any] = CPU, options: Any = None) -> Any:
         """A new `onnxruntime.InferenceSession` of a part. UnknownName for a provider that this build does not have."""

@@ -118,11 +118,11 @@ def quantized_sizes(model: Any) -> Mapping[str, tuple[int, ...]]:
     return {slot.name: slot.shape for slot in slots if slot is not None}
 
 
-def graph_size(part: str, model: Any) -> GraphSize:
-    """The numbers of weights and nodes of a graph, and the types of its outputs; defaults of inputs are no weights."""
+def graph_size(part: str, model: Any, size: int) -> GraphSize:
+    """The numbers of weights and nodes of a graph, and its inputs and outputs; defaults of inputs are no weights."""
     parameters = sum(prod(value.shape) for value in _floats(model)) + sum(map(prod, quantized_sizes(model).values()))
-    outputs = [(str(value.name), _type_text(value)) for value in model.graph.outputs]
-    return GraphSize(part, int(parameters), sum(1 for _ in model.graph.all_nodes()), outputs)
+    outputs, inputs = ([(v.name, _type_text(v)) for v in of] for of in (model.graph.outputs, model.graph.inputs))
+    return GraphSize(part, int(parameters), sum(1 for _ in model.graph.all_nodes()), outputs, inputs, size)
 
 
 def weight_bytes(model: Any) -> int:

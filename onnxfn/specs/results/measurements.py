@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -128,6 +129,11 @@ def status(passed: bool, measurements: Iterable[Measurement] = ()) -> str:  # no
     return (passed and quality(measurements)) or STATUS[passed]
 
 
+def multiple(error: float, bound: float) -> float:
+    """An error as a multiple of what is allowed: 1 is the limit, and any error is infinite where none is allowed."""
+    return error / bound if bound else (inf if error else 0.0)
+
+
 Rows = Sequence[Sequence[str]]
 
 
@@ -186,12 +192,13 @@ class SectionError:
 
 def section_rows(sections: Sequence[SectionError]) -> Rows:
     """A row for each section: its place, its own error and the allowed error, and the error that it hands on."""
-    head = ("section", "error alone", "allowed", "handed on", "status", "worst at")
+    head = ("section", "error alone", "bound", "error/bound", "handed on", "status", "worst at")
     rows = [
         (
             f"{each.part}: {each.section}",
             f"{each.max_abs:.1e}",
             "" if each.tolerance is None else f"{each.tolerance:.1e}",
+            "" if each.tolerance is None else f"{multiple(each.max_abs, each.tolerance):.2g}",
             "" if each.handed_on is None else f"{each.handed_on:.1e}",
             STATUS[each.passed],
             each.worst_case,
@@ -207,18 +214,18 @@ def is_first_variant(part: Any, plan: Any) -> bool:
 
 
 def variant_rows(report: Any) -> Rows:
-    """A row for each file below the heads: the largest relative difference, and the worst value of each measure."""
+    """A row for each file below the heads: the error nearest to its bound, and the worst value of each measure."""
     parts = [each.part for each in (*report.differences, *report.measurements)]
     measures = tuple(dict.fromkeys(map(_column, report.measurements)))
     rows = [_row(report, part, measures) for part in dict.fromkeys(parts)]
-    return with_heads(("file", "status", "relative error", *measures), rows)
+    return with_heads(("file", "status", "error/bound", *measures), rows)
 
 
 def _row(report: Any, part: str, measures: Sequence[str]) -> tuple[str, ...]:
     differences = [each for each in report.differences if each.part == part]
     measured = [each for each in report.measurements if each.part == part]
     passed = all(each.passed for each in (*differences, *measured))
-    error = f"{max(each.max_rel for each in differences):.1e}" if differences else ""
+    error = f"{max(each.of_bound for each in differences):.2g}" if differences else ""
     values = []  # the worst of each measure; empty without values
     for name in measures:
         of_column = [each for each in measured if _column(each) == name]

@@ -6,11 +6,13 @@ of the records without importing the records, because the records import this mo
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from math import inf
 from operator import itemgetter
-from pathlib import PurePath
+from textwrap import wrap
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +20,7 @@ from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.results.measurements import STATUS, measured_rows, quality, section_rows, variant_rows, with_heads
+from onnxfn.specs.results.measurements import STATUS, measured_rows, multiple, quality, section_rows, with_heads
 from onnxfn.specs.results.output_types import MODALITY_OF, output_dtype, tensor_dtype
 from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_groups
 
@@ -39,8 +41,8 @@ WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
 
 BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
 
-SMALLEST = 1e-6
-"""Smaller multiples of the allowed error are drawn as this one: the axis is logarithmic, and 0 has no logarithm."""
+LEAST_ROOM = 24
+"""The characters that a last cell has at least where it goes on below itself; else it goes on at the left."""
 
 
 def text(title: str, sections: Sections, summary: str = "") -> str:
@@ -55,12 +57,27 @@ def text(title: str, sections: Sections, summary: str = "") -> str:
     """
     lines = [title, *([f"  {summary}"] if summary else [])]
     for heading, rows in filter(itemgetter(1), sections):
-        widths = [max(map(len, column)) for column in zip_longest(*(row for row in rows if row[1:]), fillvalue="")]
-        lines.append(f"  {heading}")
-        for row in rows:  # a single cell stands alone, however long it is
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)] if row[1:] else row
-            lines.append(f"    {'  '.join(cells).rstrip()}")
+        lines += [f"  {heading}", *(f"    {line}" for line in section_lines(rows))]
     return "\n".join(lines)
+
+
+def section_lines(rows: Rows, width: int = 0) -> list[str]:
+    """Rows in aligned columns; with a width, a long line goes on below its last cell."""
+    widths = [max(map(len, column)) for column in zip_longest(*(row for row in rows if row[1:]), fillvalue="")]
+    lines: list[str] = []
+    for row in rows:  # a single cell stands alone, however long it is
+        cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=False)] if row[1:] else row
+        line = "  ".join(cells).rstrip()
+        lines += wrapped(line, width, len(line) - len(row[-1].rstrip())) if width else [line]
+    return lines
+
+
+def wrapped(line: str, width: int, indent: int) -> list[str]:
+    """The lines of a text of at most this width, the further ones indented; a long path stays whole."""
+    following = " " * (indent if width - indent >= LEAST_ROOM else 4)
+    if len(line) <= width:
+        return [line]
+    return wrap(line, width, subsequent_indent=following, break_on_hyphens=False, break_long_words=False)
 
 
 def magnitude(number: int) -> str:
@@ -99,7 +116,7 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
 
 def report_sections(report: Any) -> Sections:
     """The findings, the figures of each output (layers by the worst, failed ones apart), and the cases."""
-    head = ("output", "error", "relative", "allowed", "PyTorch's own", "status", "worst at")
+    head = ("output", "error", "bound", "error/bound", "status", "worst at")
     names = [(f"{each.part}: {each.output}", STATUS[each.passed]) for each in report.differences]
     rows = [
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
@@ -117,40 +134,6 @@ def report_sections(report: Any) -> Sections:
         ("not checked", [(name,) for name in report.unchecked]),
         ("cases", [(case,) for case in report.cases]),
     ]
-
-
-def exported_sections(exported: Any) -> Sections:
-    """The files, the first graph, what is known of the model, the time of each stage, and the report of an export."""
-    sizes = {f"{size.part}.onnx": str(size) for size in exported.graphs}
-    graphs = [(name, sizes[PurePath(name).name]) for name in exported.files if PurePath(name).name in sizes]
-    names = [name for name in exported.files if PurePath(name).name not in sizes]
-    others = ", ".join(PurePath(name).name if graphs else name for name in names)
-    types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
-    fusions = [(f"{part}.onnx", "; ".join(map(str, each))) for part, each in exported.fusions if each]
-    case_names = ", ".join(case.partition(" (")[0] for case in exported.report.cases) if exported.report else ""
-    return [
-        ("files", [*graphs, *([(others,)] if others else [])]),
-        *spec_sections(with_float_dtype(exported.plan.parts[0].spec), types),
-        *chosen_sections(exported.plan, exported.report),
-        *left_out_sections(exported.plan),
-        ("weights", [(exported.weights_from,)] if exported.weights_from else []),
-        ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
-        ("limits of dynamic axes", [(str(limit),) for limit in exported.limits]),
-        ("repeated layers", [(repeat,) for repeat in exported.repeats]),
-        ("fused operators", fusions),
-        ("seconds", [(", ".join(f"{stage} {seconds:.2f}" for stage, seconds in exported.seconds),)]),
-        *(_check_sections(exported) if exported.report else []),
-        ("cases", [(case_names,)] if case_names else []),
-    ]
-
-
-def _check_sections(exported: Any) -> Sections:
-    """The report of an export without its cases. Of several dtypes one row for each file; the report has the rest."""
-    report = exported.report
-    if len({part.dtype for part in exported.plan.parts}) == 1 or report.findings:
-        return report_sections(report)[:-1]
-    worst = ("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))
-    return [worst, (BY_SECTIONS, section_rows(report.sections))]
 
 
 def with_float_dtype(spec: Any) -> Any:
@@ -242,12 +225,28 @@ def check_status(report: Any) -> str:
 
 
 def report_points(report: Any) -> dict[str, dict[str, float]]:
-    """The points of a plot. Outputs that differ in the layer alone are one row, with the largest of their values."""
-    rows = [(f"{difference.part}: {difference.output}",) for difference in report.differences]
+    """The points of a plot: the errors of each output in each case, and measurements, as multiples of what is allowed.
+
+    Outputs that differ in the layer alone are one row, with the largest of their values. An error of 0 is exact.
+    """
+    rows = [((f"{each.part}: {each.output}",), each.errors) for each in report.differences]
+    rows += [
+        ((f"{each.part}: {each.output}, {each.measure}",), [(each.cases, *_shortfall(each))])
+        for each in report.measurements
+        if each.floor is not None
+    ]
+    parts = dict.fromkeys(each.part for each in (*report.differences, *report.measurements))
+    rows.sort(key=lambda row: [*parts].index(row[0][0].partition(": ")[0]))
     return {
-        grouped_row([rows[index] for index in group])[0]: _largest([report.differences[index] for index in group])
-        for group in layer_groups(rows)
+        grouped_row([rows[index][0] for index in group])[0]: _largest([rows[index][1] for index in group])
+        for group in layer_groups([name for name, _ in rows])
     }
+
+
+def _shortfall(measurement: Any) -> tuple[float, float]:
+    """How far a measurement is from perfect, and how far its floor is. Perfect is 1, and 0 for a KL divergence."""
+    best = 0.0 if measurement.measure == "kl" else 1.0
+    return abs(best - measurement.value), abs(best - measurement.floor)
 
 
 def draw_report(report: Any, axes: Any = None) -> Any:
@@ -259,38 +258,40 @@ def draw_report(report: Any, axes: Any = None) -> Any:
             raise OnnxfnError("plot needs matplotlib: pip install 'onnxfn[plot]'") from error
         _, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
     for name, points in report_points(report).items():
-        axes.plot(list(points), list(points.values()), marker="o", linestyle="none", label=name)
-    axes.axhline(1.0, color="black", linestyle="--", label="allowed")
-    axes.set(yscale="log", ylabel="error / allowed error", title="ONNX Runtime against PyTorch")
+        drawn = {case: value for case, value in points.items() if 0 < value < inf}  # the axis is logarithmic
+        label = name if drawn else f"{name} (exact)" if max(points.values(), default=0) == 0 else f"{name} (infinite)"
+        axes.plot(list(drawn), list(drawn.values()), marker="o", linestyle="none", label=label)
+    axes.axhline(1.0, color="black", linestyle="--", label="bound")
+    axes.set(yscale="log", ylabel="error / bound", title=f"ONNX Runtime against PyTorch: {check_status(report)}")
     for label in axes.get_xticklabels():
         label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor")
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     return axes
 
 
-def _largest(differences: list[Any]) -> dict[str, float]:
+def _largest(errors: Sequence[Sequence[tuple[str, float, float]]]) -> dict[str, float]:
     points: dict[str, float] = {}
-    for difference in differences:
-        for case, error, allowed in difference.errors:
-            multiple = max(error / allowed if allowed else (float("inf") if error else 0.0), SMALLEST)
-            name = case.partition(" (")[0]  # without its sizes
-            points[name] = max(points.get(name, SMALLEST), multiple)
+    for case, error, allowed in (each for of_output in errors for each in of_output):
+        name = case.partition(" (")[0]  # without its sizes
+        points[name] = max(points.get(name, 0.0), multiple(error, allowed))
     return points
 
 
 def exported_summary(exported: Any) -> str:
-    """The time, the size and the versions of an export, in one line."""
+    """The time, the size and the versions of an export, in one line; sizes of graphs stand beside their files."""
     seconds = sum(seconds for _, seconds in exported.seconds)
-    parameters = sum(size.parameters for size in exported.graphs)
-    named = ("onnxfn", "torch", "transformers", "onnxruntime")
     words = (
         f"{seconds:.1f} s",
-        f"{exported.bytes / 10**6:.1f} MB" if exported.bytes else "",
-        f"{magnitude(parameters)} parameters" if parameters else "",
-        f"{sum(size.nodes for size in exported.graphs)} nodes" if exported.graphs else "",
-        ", ".join(f"{name} {version}" for name, version in exported.versions if name in named),
+        file_size(exported.bytes).partition(",")[0] if exported.bytes else "",
+        versions_text(dict(exported.versions)),
     )
     return " · ".join(filter(None, words))
+
+
+def versions_text(versions: Mapping[str, str | None]) -> str:
+    """The versions that a reader needs first."""
+    named = ("onnxfn", "torch", "transformers", "onnxruntime")
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if version and name in named)
 
 
 def report_words(report: Any) -> list[str]:
@@ -327,14 +328,14 @@ def _details(tensor: Any) -> str:
 
 
 def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:
-    """The row of a group of outputs: its name, and the figures of the output with the largest relative difference."""
-    worst = max(differences, key=lambda difference: difference.max_rel)
+    """The row of a group of outputs: its name, and the figures of the output that is nearest to its bound."""
+    worst = max(differences, key=lambda difference: (difference.of_bound, difference.max_abs))
+    case = re.sub(r" \([^)]*\)", "", worst.worst_case)  # its sizes are among the cases
     return (
         name,
         f"{worst.max_abs:.1e}",
-        f"{worst.max_rel:.1e}",
         f"{worst.tolerance:.1e}",
-        "" if worst.own_error is None else f"{worst.own_error:.1e}",
+        f"{worst.of_bound:.2g}",
         STATUS[worst.passed],
-        worst.worst_case if len(differences) == 1 else f"{worst.output}, {worst.worst_case}",
+        case if len(differences) == 1 else f"{worst.output}, {case}",
     )

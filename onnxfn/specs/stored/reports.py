@@ -15,8 +15,8 @@ from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.record import record
-from onnxfn.specs.results import printing
-from onnxfn.specs.results.measurements import Measurement, SectionError
+from onnxfn.specs.results import page, printing, result_facts
+from onnxfn.specs.results.measurements import Measurement, SectionError, multiple
 from onnxfn.specs.short_repr import shortened_call
 
 CPU = ("CPUExecutionProvider",)
@@ -76,12 +76,16 @@ class GraphSize:
         parameters: The number of its weights with a floating-point type.
         nodes: The number of its nodes, those of functions and branches included.
         outputs: The name, and the type and axes, of each output.
+        inputs: The same of each input, adapters included.
+        bytes: The size of the file and of its external data.
     """
 
     part: str
     parameters: int
     nodes: int
     outputs: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
+    inputs: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
+    bytes: int = 0
 
     def __str__(self) -> str:
         return f"{printing.magnitude(self.parameters)} parameters, {self.nodes} nodes"
@@ -98,13 +102,14 @@ class Difference:
         max_abs: The largest absolute difference: from PyTorch in float64 if that was needed, else from PyTorch in the
             dtype of the export.
         max_rel: The largest error relative to the element or to the root mean square of the output, the larger of both.
-        tolerance: The allowed error in the worst case, for an element as large as the root mean square.
-        worst_case: The name of the case with the largest error, and its sizes.
+        tolerance: The largest difference that is allowed in the worst case, if all differences of the output grow
+            alike: `max_abs` above it is a failure.
+        worst_case: The name of the case that is nearest to its bound, and its sizes.
         passed: Whether the output agrees in every case.
         own_error: The largest error of PyTorch itself in the dtype of the export, against float64; None where float64
             was not needed or could not run.
         references: The references of the output in the cases, with reasons.
-        errors: For each case its name and sizes, the largest error, and the allowed error.
+        errors: For each case its name and sizes, the largest error, and the allowed error, as in `tolerance`.
         within_own_error: Whether the output differs, but in no case by more than PyTorch itself from float64, times 4:
             the weights amplify rounding, so the outputs do not decide whether the file is right. Not written to JSON.
     """
@@ -121,6 +126,12 @@ class Difference:
     references: tuple[str, ...] = ()
     errors: tuple[tuple[str, float, float], ...] = ()
     within_own_error: bool = field(default=False, eq=False)
+
+    @property
+    def of_bound(self) -> float:
+        """The largest error as a multiple of what is allowed, over all cases: at most 1 if the output agrees."""
+        errors = self.errors or ((self.worst_case, self.max_abs, self.tolerance),)
+        return max(multiple(error, allowed) for _, error, allowed in errors)
 
 
 @record
@@ -145,10 +156,11 @@ class Report:
     >>> print(Report([difference], [case]))
     check passed
       ONNX Runtime against PyTorch
-        output         error    relative  allowed  status  worst at
-        model: logits  2.0e-07  2.0e-07   1.0e-05  ok      one (batch_size=2)
+        output         error    bound    error/bound  status  worst at
+        model: logits  2.0e-07  1.0e-05  0.02         ok      one
       compared with
-        PyTorch in float32; float64 was not needed  1 output  a few roundings of the dtype x the output's size
+        PyTorch in float32; float64 was not needed  1 output  a few roundings of the
+            dtype x the output's size
       cases
         one (batch_size=2)
     """
@@ -161,7 +173,7 @@ class Report:
     unchecked: tuple[str, ...] = field(default=(), converter=as_tuple)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draws the error of each output in each case against what is allowed; returns the axes of matplotlib.
+        """Draws the error of each output, and each measurement, over what is allowed; returns the axes of matplotlib.
 
         OnnxfnError if matplotlib is not installed: it is in the extra `plot`.
         """
@@ -176,8 +188,16 @@ class Report:
         passed = [result.passed for result in self.differences] + [result.passed for result in self.measurements]
         return bool(passed) and all(passed) and all(each.passed for each in self.sections) and not self.findings
 
+    def html(self) -> str:
+        """The report as an HTML page of one file: the verdict, errors against their bounds as a plot, the cases."""
+        return page.page(page.report_facts(self))
+
+    def _repr_html_(self) -> str:
+        return page.fragment(page.report_facts(self))
+
     def __str__(self) -> str:
-        return printing.text(printing.check_status(self), printing.report_sections(self))
+        sections = printing.report_sections(self)
+        return result_facts.screen(printing.check_status(self), sections, more=".html()", whole=3)
 
 
 class CheckFailed(OnnxfnError, RuntimeError):
@@ -221,7 +241,7 @@ class NotQuantized:
 
 @record
 class Exported:
-    """The result of an export. It prints as a table.
+    """The result of an export. It prints as a table; a notebook shows it in colors, with the errors as a plot.
 
     Attributes:
         path: The folder or the ONNX file that the caller named.
@@ -314,10 +334,16 @@ class Exported:
         """`{name: {axis: symbol}}` of the outputs of the first file."""
         return self.plan.parts[0].outputs
 
+    def html(self) -> str:
+        """The result as an HTML page of one file: files, inputs and outputs, errors, sizes, times, the graph."""
+        files = {} if self.loaded is None else self.loaded.outlines()
+        return page.page(result_facts.exported_facts(self), files)
+
+    def _repr_html_(self) -> str:
+        return page.fragment(result_facts.exported_facts(self))
+
     def __str__(self) -> str:
-        return printing.text(
-            printing.exported_title(self), printing.exported_sections(self), printing.exported_summary(self)
-        )
+        return result_facts.brief(result_facts.exported_facts(self), more=".html()")
 
 
 Tick = Callable[..., None]

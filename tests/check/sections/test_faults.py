@@ -11,8 +11,8 @@ from onnx import helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.check import check_error
 from onnxfn.check.cuts.cut import layer_paths
+from onnxfn.check.variants.proof import check_error
 from onnxfn.export.report.report_file import check_facts
 from onnxfn.specs.stored.serialize import from_json, to_json
 
