@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from onnxfn.export.cli.flags import Out, command, our_option, say
-from onnxfn.export.jobs.options import OF_ALL_JOBS, OPTIONS, Values
+from onnxfn.export.cli.flags import Out, command, say
+from onnxfn.export.cli.optimum_words import our_word, refuse_other_words
+from onnxfn.export.jobs.options import FIRST, OF_ALL_JOBS, OF_HUB, OPTIONS, Values
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
 
@@ -24,16 +25,28 @@ app: typer.Typer = typer.Typer(
 
 
 def export(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(help="The folder of a checkpoint, a GGUF file, or a name on the hub.")],
-    out: Out,
+    out: Annotated[
+        Path | None, typer.Argument(help="A folder, or a file that ends in .onnx. Default: a folder named after MODEL.")
+    ] = None,
+    *,
     values: Values,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
-    from onnxfn.export.cli.export_command import run
+    refuse_other_words((model, *([] if out is None else [str(out)]), *context.args), values)
+    from onnxfn.export.cli.export_command import checked_push, named_after, run
     from onnxfn.export.cli.texts import result_form
     from onnxfn.export.jobs.request import request_of
 
-    run(request_of(model, out, values), result_form(values), dry_run="dry_run" in values)
+    form = result_form(values)
+    request = request_of(model, named_after(model) if out is None else out, values)
+    repository = checked_push(request, values)
+    run(request, form, dry_run="dry_run" in values)
+    if repository is not None:
+        from onnxfn.export.report.push import uploaded
+
+        say(uploaded(Path(request.path), repository), err=form == "json")
 
 
 def verify(folder: Folder) -> None:
@@ -78,9 +91,11 @@ def push(
     values: Values,
 ) -> None:
     """Verify the folder of an export and upload it to the hub. The token is that of `hf auth login`."""
-    from onnxfn.export.report.push import uploaded, verified
+    from onnxfn.export.report.push import uploaded, uploaded_files, verified
 
     say(verified(folder))
+    if "dry_run" in values:
+        say("\n".join(file.relative_to(folder).as_posix() for file in uploaded_files(folder)))
     say("nothing was uploaded" if "dry_run" in values else uploaded(folder, repository, private=private))
 
 
@@ -170,6 +185,13 @@ def guide(
         print_page(topic)
 
 
+def doctor() -> None:
+    """Show versions, providers, cores, memory, disk and the cache of the hub, and what to do where something is off."""
+    from onnxfn.export.report.doctor import doctor as diagnosis
+
+    say(diagnosis())
+
+
 def demonstrate(out: Out, values: Values) -> None:
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     from onnxfn.export.cli.demo import demo
@@ -187,15 +209,22 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
         raise typer.Exit
 
 
-app.command("export", context_settings={"token_normalize_func": our_option, "help_option_names": ["-h", "--help"]})(
-    command(export, *(name for name in OPTIONS if name != "debug"))
+EXPORT_SETTINGS = {
+    "token_normalize_func": our_word,
+    "help_option_names": ["-h", "--help"],
+    "ignore_unknown_options": True,  # `refuse_other_words` has better words for them
+    "allow_extra_args": True,
+}
+app.command("export", context_settings=EXPORT_SETTINGS)(
+    command(export, *(name for name in OPTIONS if name != "debug"), shown=FIRST)
 )
 app.command("verify")(command(verify))
 app.command("inspect")(command(inspect, "json"))
-app.command("push")(command(push, "dry_run"))
-app.command("batch")(command(batch, *OF_ALL_JOBS, "dry_run", "json", "verbose", "overwrite"))
+app.command("push")(command(push, "dry_run", *OF_HUB))
+app.command("batch")(command(batch, *OF_ALL_JOBS, *OF_HUB, "dry_run", "json", "verbose", "overwrite"))
 app.command("watch")(command(watch, "check", "no_check", "overwrite", "json", "verbose"))
 app.command("tasks")(command(tasks))
 app.command("cache")(command(cache))
 app.command("guide")(command(guide))
+app.command("doctor")(command(doctor))
 app.command("demo")(command(demonstrate, "overwrite"))

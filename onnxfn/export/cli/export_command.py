@@ -40,6 +40,34 @@ from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import layout_of
 
 
+def named_after(model: str) -> Path:
+    """The folder in the current one that is named after a model, which is said; the model's own folder is another."""
+    source = Path(model)
+    folder = Path((source if source.name else source.resolve()).name.removesuffix(".gguf") or "model")
+    folder = folder.with_name(f"{folder.name}-onnx") if folder.resolve() == source.resolve() else folder
+    say(f"no OUT: the files go to {folder}", err=True)
+    return folder
+
+
+def checked_push(request: ExportRequest, values: Values) -> str | None:
+    """The repository of `--push`; InvalidSpec if nothing could be uploaded, or if the files were not checked."""
+    repository: str | None = values.get("push")
+    if repository is None:
+        return None
+    if "dry_run" in values or request.check == "none" or request.path.endswith(".onnx"):
+        raise InvalidSpec("--push uploads a folder that was checked; leave out --dry-run and --no-check, name a folder")
+    from huggingface_hub import get_token
+    from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise InvalidSpec(f"--push {repository} is no repository of the hub, such as me/my-model") from error
+    if get_token() is None:
+        raise InvalidSpec("--push needs a token of the hub: run `hf auth login`, or pass --token")
+    return repository
+
+
 def run(request: ExportRequest, form: Form, *, dry_run: bool) -> None:
     """Exports what a command requests, or only plans it, and prints the result in a form."""
     check_destination(Path(request.path), overwrite=request.overwrite)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from attrs import Factory, asdict, field, frozen, has
 
-from onnxfn.specs.edits.tensors import dtype_names
 from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened
 
 
@@ -92,6 +92,8 @@ def run_arguments(text: str) -> dict[str, Any]:
 
 def parsed_dtypes(flag: str, values: Any) -> tuple[str, ...]:
     """Our names of dtypes; those of clients are translated."""
+    from onnxfn.specs.edits.tensors import dtype_names
+
     return dtype_names(texts(flag, values))
 
 
@@ -123,12 +125,42 @@ SPEC = "spec"
 
 TRANSFORMERS = "transformers"
 LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
+NOT_TIMM = tuple(library for library in LIBRARIES if library != "timm")
 
 OF_ONE_MODEL = (SPEC, "adapter", "dtypes", "decoders", "floors", "calibration")
 """What options set that a pipeline of diffusers cannot have: it has several specs."""
 
-MODEL, GRAPH, CACHE, CHECK, FILES, OUTPUT = "Model", "Graph", "Cache of a decoder", "Check", "Files", "Output"
-"""The headings of the help."""
+CHOICES: Mapping[str, str] = MappingProxyType(
+    {
+        "task": "specs.tasks.tasks:TASKS",
+        "library": "export.jobs.options:LIBRARIES",
+        "dtype": "specs.edits.tensors:FLOAT_NAMES",
+        "io_dtype": "specs.edits.tensors:FLOAT_DTYPES",
+        "layout": "weights.layouts:LayoutName",
+        "weights": "weights.write:WeightStorage",
+        "decoders": "specs.plan.planning:Decoders",
+        "check": "specs.results.measurements:CheckMode",
+    }
+)
+"""Option -> where its values are, for the completion of a shell."""
+
+
+def choices(name: str, incomplete: str) -> list[str]:
+    """The values of an option that begin with a text."""
+    module, _, values = CHOICES[name].partition(":")
+    known = getattr(import_module(f"onnxfn.{module}"), values)
+    return [value for value in get_args(known) or known if value.startswith(incomplete)]
+
+
+GROUPS = MODEL, TASK, FILES, NUMBERS, CHECK, OUTPUT = (
+    *("Model", "Task and inputs", "Files", "Numbers", "Check", "Output"),
+)
+"""The headings of the help, in its order."""
+
+FIRST = (
+    *("task", "shape", "layout", "overwrite", "dtype", "opset", "check", "trust_remote_code", "dry_run", "verbose"),
+)
+"""The options that people use first. `--help-all` shows the others."""
 
 
 @frozen
@@ -189,15 +221,21 @@ def _all_layers(*_: Any) -> Any:
 
 
 _TABLE = (
-    Option("task", str, MODEL, SPEC, "The task of the model. Default: the task of the checkpoint."),
+    Option("task", str, TASK, SPEC, "The task of the model. Default: the task of the checkpoint."),
     Option(
         *("library", str, MODEL, "library"),
         "The library of the model: transformers, sentence_transformers, timm, or diffusers (pipelines).",
     ),
     Option(
+        *("revision", str, MODEL, "revision", "Branch, tag or commit of MODEL on the hub. Default: main."),
+        libraries=NOT_TIMM,
+    ),
+    Option("token", str, MODEL, "", "Token of the hub. Default: that of `hf auth login`, or the variable HF_TOKEN."),
+    Option("cache_dir", Path, MODEL, "", "Folder of downloads from the hub. Default: the user's."),
+    Option(
         *("trust_remote_code", bool, MODEL, "trust_remote_code"),
         "Run code of the checkpoint, for a model type unknown to transformers.",
-        libraries=tuple(each for each in LIBRARIES if each != "timm"),
+        libraries=NOT_TIMM,
     ),
     Option(
         *("dequantize", bool, MODEL, "dequantize"),
@@ -211,72 +249,72 @@ _TABLE = (
         "unknown to onnxfn are exported as it calls them. What differs in a second --run moves in the graphs.",
         libraries=LIBRARIES[-1:],
     ),
-    Option("monolith", bool, GRAPH, SPEC, "Write an encoder-decoder as one file, without a past."),
-    Option("opset", int, GRAPH, SPEC, "The ONNX opset, 18 to 28. Default: 18, which all clients of a layout run."),
+    Option("monolith", bool, FILES, SPEC, "Write an encoder-decoder as one file, without a past."),
+    Option("opset", int, NUMBERS, SPEC, "The ONNX opset, 18 to 28. Default: 18, which all clients of a layout run."),
     Option("atol", float, CHECK, SPEC, "Absolute tolerance, in place of PyTorch's own error.", read=_tolerance),
     Option("rtol", float, CHECK, SPEC, "Relative tolerance, in place of PyTorch's own error.", read=_tolerance),
-    Option("split", bool, GRAPH, SPEC, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
+    Option("split", bool, FILES, SPEC, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
     Option(
-        *("dtype", list, GRAPH, "dtypes"),
+        *("dtype", list, NUMBERS, "dtypes"),
         "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16, q4c (calibrated), "
         "q4cf16, q4m (some in 8 bits), bnb4 (slow to run), int8-static or uint8-static (QDQ, calibrated). Several: "
         "files for each, with the suffixes of transformers.js. Default: float32.",
         read=parsed_dtypes,
     ),
     Option(
-        *("float16_overflow", str, GRAPH, "build.float16_overflow"),
+        *("float16_overflow", str, NUMBERS, "build.float16_overflow"),
         "If values of a float16 graph overflow, or nearly: mend (default; they are kept in float32) or refuse.",
     ),
     Option(
-        *("within", str, GRAPH, SPEC),
+        *("within", str, NUMBERS, SPEC),
         "The limit within which the bits of each weight are chosen, 4 or more: bytes of weights, such as 0.6GB, or a "
         "KL divergence from PyTorch, such as kl=0.1.",
         read=_within,
     ),
     Option(
-        *("calibration", Path, GRAPH, "calibration"),
+        *("calibration", Path, NUMBERS, "calibration"),
         "Text file for q4c, --within and static dtypes; for these also an .npz of inputs. Default: help of Python, "
         "pictures.",
     ),
     Option(
-        *("io_dtype", str, GRAPH, SPEC),
+        *("io_dtype", str, NUMBERS, SPEC),
         "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: that of "
         "the weights for optimum, else float32.",
     ),
-    Option("output", list, GRAPH, SPEC, "An optional output to add: hidden_states, attentions, ..."),
+    Option("output", list, TASK, SPEC, "An optional output to add: hidden_states, attentions, ..."),
     Option(
-        *("shape", list, GRAPH, SPEC),
+        *("shape", list, TASK, SPEC),
         "Size of an axis that is fixed in the graph, such as batch_size=1; or the smallest and largest size of an "
         "axis that stays dynamic, such as sequence_length=1:128.",
         read=parsed_shapes,
     ),
     Option(
-        *("with_input", list, GRAPH, SPEC),
+        *("with_input", list, TASK, SPEC),
         "An optional input to add. The result lists those that it leaves out, such as attention_mask.",
     ),
-    Option("without", list, GRAPH, SPEC, "An input or an output to leave out of all files, such as attention_mask."),
+    Option("without", list, TASK, SPEC, "An input or an output to leave out of all files, such as attention_mask."),
     Option(
         "size", list, CHECK, SPEC, "Size of an axis in the dummy inputs, such as sequence_length=32.", read=parsed_sizes
     ),
     Option(
-        *("adapter_input", list, GRAPH, SPEC),
+        *("adapter_input", list, TASK, SPEC),
         "Linear layers for which the graph takes a LoRA adapter as inputs: q_proj, ...; --adapter is then a file for "
         "ONNX Runtime, and is not merged.",
     ),
-    Option("expanded_cache", bool, CACHE, SPEC, "Cache keys and values of all heads, not latent ones, for ORTModel."),
-    Option("shared_cache", bool, CACHE, SPEC, "Past and present share a buffer: onnxruntime-genai copies no cache."),
-    Option("static_cache", int, CACHE, SPEC, "Keys and values lie in buffers of this length, in standard operators."),
+    Option("expanded_cache", bool, TASK, SPEC, "Cache keys and values of all heads, not latent ones, for ORTModel."),
+    Option("shared_cache", bool, TASK, SPEC, "Past and present share a buffer: onnxruntime-genai copies no cache."),
+    Option("static_cache", int, TASK, SPEC, "Keys and values lie in buffers of this length, in standard operators."),
     Option(
-        *("inputs_embeds", bool, GRAPH, SPEC),
+        *("inputs_embeds", bool, TASK, SPEC),
         "The graph takes embeddings instead of token ids; the embedding table is a file of its own.",
     ),
     Option(
-        *("rename", list, GRAPH, SPEC),
+        *("rename", list, TASK, SPEC),
         "Another name for an input or an output, OLD=NEW. For the cache: present.{layer}.key=new_{layer}.",
         read=parsed_names,
     ),
     Option(
-        *("decoders", str, CACHE, "decoders"),
+        *("decoders", str, FILES, "decoders"),
         "The decoder files: merged (default; one file, with and without a past), separate (two files), or both (all "
         "three).",
     ),
@@ -328,10 +366,11 @@ _TABLE = (
         read=lambda *_: None,
     ),
     Option(
-        *("trace_all_layers", bool, GRAPH, "build.find_repeats"),
+        *("trace_all_layers", bool, FILES, "build.find_repeats"),
         "Trace all layers instead of tracing one period and repeating it.",
         read=_all_layers,
     ),
+    Option("push", str, OUTPUT, "", "Upload the checked files to a repository on the hub, such as me/my-model."),
     Option(
         *("dry_run", bool, OUTPUT, ""),
         "Print the plan and the bytes of the weights, or what would be done; read no weight, write nothing.",
@@ -349,6 +388,9 @@ OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option
 EDITS = tuple(name for name, option in OPTIONS.items() if option.sets == SPEC)
 JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets)
 """The options that a job in a file can have, besides `model` and `out`."""
+
+OF_HUB: Mapping[str, str] = MappingProxyType({"token": "HF_TOKEN", "cache_dir": "HF_HUB_CACHE"})
+"""The options that only the client of the hub reads, from these variables: no request, report or job has them."""
 
 CALLER_KEYS = ("trust_remote_code", "template_cache")
 """The options that a job in a file cannot have: they run code, or read and write another folder than the exports."""

@@ -1,0 +1,148 @@
+"""What an export finds on this machine: versions, providers, cores, memory, disk, the cache of the hub."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from attrs import field
+
+from onnxfn.graphs.templates.template_cache import default_cache_folder
+from onnxfn.specs.algebra.public_calls import NEWEST_TRIED, newer_than_tried
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.record import record
+from onnxfn.specs.results.printing import file_size
+from onnxfn.specs.version import VERSION
+
+NEEDED = (*NEWEST_TRIED, "onnxscript", "onnx-ir", "numpy", "huggingface_hub", "safetensors", "tokenizers")
+"""The packages that an export imports."""
+
+OPTIONAL = ("accelerate", "gguf", "peft", "timm", "diffusers", "sentence-transformers", "matplotlib")
+"""The packages that some exports import."""
+
+OLDEST_PYTHON = (3, 11)
+LEAST_BYTES = 2 * 10**9
+"""Free memory, and free space on a disk, below which many exports fail."""
+
+
+@record
+class Finding:
+    """One thing that `doctor` looked at.
+
+    Attributes:
+        name: What it is, such as `torch`, or `memory`.
+        value: What is there.
+        advice: What to do; empty if all is right.
+    """
+
+    name: str
+    value: str
+    advice: str = ""
+
+
+@record
+class Findings:
+    """The result of `doctor`. It prints as one line for each thing, with what to do where something is off.
+
+    Attributes:
+        rows: What was looked at.
+
+    >>> print(Findings([Finding("torch", "2.13.0"), Finding("memory", "1.0 GB free", "close other programs")]))
+    torch   2.13.0
+    memory  1.0 GB free -> close other programs
+    """
+
+    rows: tuple[Finding, ...] = field(converter=as_tuple)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is off."""
+        return not any(row.advice for row in self.rows)
+
+    def __str__(self) -> str:
+        width = max((len(row.name) for row in self.rows), default=0)
+        return "\n".join(
+            f"{row.name:{width}}  {row.value}{f' -> {row.advice}' if row.advice else ''}" for row in self.rows
+        )
+
+
+def doctor() -> Findings:
+    """What is on this machine that an export needs, and what to do where something is off.
+
+    It imports no model and reads nothing from the network. Of a token of the hub it says only whether there is one.
+
+    Returns:
+        A row for onnxfn, Python, each package, the providers of ONNX Runtime, cores, memory, disks, and the hub.
+
+    >>> from onnxfn import doctor
+    >>> [row.value for row in doctor().rows if row.name == "onnxfn"] == [onnxfn.__version__]
+    True
+    """
+    return Findings([*_packages(), *_machine(), *_hub()])
+
+
+def _packages() -> Iterator[Finding]:
+    is_old = sys.version_info < OLDEST_PYTHON
+    yield Finding("onnxfn", VERSION)
+    yield Finding("python", platform.python_version(), "use Python 3.11 to 3.13" if is_old else "")
+    for name in NEEDED:
+        installed = _version(name)
+        newer = newer_than_tried({name: installed}) if installed and name in NEWEST_TRIED else ""
+        tried = f" (tried up to {NEWEST_TRIED[name]})" if name in NEWEST_TRIED else ""
+        advice = f"{newer}; if an export fails, install that" if newer else ""
+        yield Finding(name, f"{installed or 'is not installed'}{tried}", advice if installed else f"pip install {name}")
+    installed_too = {name: found for name in OPTIONAL if (found := _version(name))}
+    lacking = [name for name in OPTIONAL if name not in installed_too]
+    present = ", ".join(f"{name} {text}" for name, text in installed_too.items()) or "none"
+    yield Finding("optional", f"{present}; not installed: {', '.join(lacking) or 'none'}")
+    if _version("onnxruntime"):
+        import onnxruntime
+
+        providers = onnxruntime.get_available_providers()
+        advice = "" if "CPUExecutionProvider" in providers else "the check runs on the CPU: pip install onnxruntime"
+        yield Finding("providers", ", ".join(providers), advice)
+
+
+def _machine() -> Iterator[Finding]:
+    import psutil
+
+    cores, load = len(psutil.Process().cpu_affinity()), os.getloadavg()[0]
+    busy = "other programs use the cores; an export takes longer" if load > cores else ""
+    yield Finding("cores", f"{cores}, load {load:.1f}", busy)
+    free = psutil.virtual_memory().available
+    small = "close other programs, or export with --check sections" if free < LEAST_BYTES else ""
+    yield Finding("memory", f"{file_size(free)} free", small)
+    for name, folder in (("disk", Path.cwd()), ("temporary", Path(tempfile.gettempdir()))):
+        yield _disk(name, folder)
+
+
+def _hub() -> Iterator[Finding]:
+    from huggingface_hub import constants, get_token
+
+    yield _disk("hub cache", Path(constants.HF_HUB_CACHE))
+    yield Finding("hub token", "there is one" if get_token() else "none; private models and push need one: hf auth login")
+    is_offline = "HF_HUB_OFFLINE is set: only what is in the cache" if constants.HF_HUB_OFFLINE else constants.ENDPOINT
+    yield Finding("hub", is_offline)
+    yield _disk("graph cache", default_cache_folder())
+
+
+def _disk(name: str, folder: Path) -> Finding:
+    """The free space where a folder is, or would be created."""
+    existing = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+    free = shutil.disk_usage(existing).free
+    full = "free space there" if free < LEAST_BYTES else ""
+    locked = "" if os.access(existing, os.W_OK) else "you may not write there: change the permissions"
+    return Finding(name, f"{folder}, {file_size(free)} free", locked or full)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
