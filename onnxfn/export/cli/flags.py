@@ -90,6 +90,7 @@ def command(function: Callable[..., None], *options: str) -> Callable[..., None]
 
     def run(**arguments: Any) -> None:
         values = stated({name: arguments.pop(name) for name in taken})
+        arguments.pop("help_all", None)
         with hub_access(values), one_line_errors(debug=values.pop("debug", False)):
             function(**arguments, **({"values": values} if options else {}))
 
@@ -114,6 +115,7 @@ def command(function: Callable[..., None], *options: str, shown: Container[str] 
 
     def run(**arguments: Any) -> None:
         values = stated({name: arguments.pop(name) for name in taken})
+        arguments.pop("help_all", None)
         with hub_access(values), one_line_errors(debug=values.pop("debug", False)):
             function(**arguments, **({"values": values} if options else {}))
 
@@ -121,7 +123,7 @@ def command(function: Callable[..., None], *options: str, shown: Container[str] 
     by_group = sorted(taken, key=lambda name: GROUPS.index(OPTIONS[name].group))
     parameters = [_parameter(OPTIONS[name], hidden=name not in shown) for name in by_group]
     if shown is not OPTIONS:
-        described = typer.Option("--help-all", is_eager=True, callback=_all_help, expose_value=False, help=HELP_ALL)
+        described = typer.Option("--help-all", is_eager=True, callback=_all_help, help=HELP_ALL)
         parameters.append(_keyword("help_all", bool, described))
     run.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]
     return run

@@ -55,7 +55,7 @@ class Findings:
 
     >>> print(Findings([Finding("torch", "2.13.0"), Finding("memory", "1.0 GB free", "close other programs")]))
     torch   2.13.0
-    memory  1.0 GB free -> close other programs
+    memory  1.0 GB free; close other programs
     """
 
     rows: tuple[Finding, ...] = field(converter=as_tuple)
@@ -68,7 +68,7 @@ class Findings:
     def __str__(self) -> str:
         width = max((len(row.name) for row in self.rows), default=0)
         return "\n".join(
-            f"{row.name:{width}}  {row.value}{f' -> {row.advice}' if row.advice else ''}" for row in self.rows
+            f"{row.name:{width}}  {row.value}{f'; {row.advice}' if row.advice else ''}" for row in self.rows
         )
 
 
@@ -117,7 +117,7 @@ def _machine() -> Iterator[Finding]:
     yield Finding("cores", f"{cores}, load {load:.1f}", busy)
     free = psutil.virtual_memory().available
     small = "close other programs, or export with --check sections" if free < LEAST_BYTES else ""
-    yield Finding("memory", f"{file_size(free)} free", small)
+    yield Finding("memory", f"{_short(free)} free", small)
     for name, folder in (("disk", Path.cwd()), ("temporary", Path(tempfile.gettempdir()))):
         yield _disk(name, folder)
 
@@ -138,7 +138,11 @@ def _disk(name: str, folder: Path) -> Finding:
     free = shutil.disk_usage(existing).free
     full = "free space there" if free < LEAST_BYTES else ""
     locked = "" if os.access(existing, os.W_OK) else "you may not write there: change the permissions"
-    return Finding(name, f"{folder}, {file_size(free)} free", locked or full)
+    return Finding(name, f"{folder}, {_short(free)} free", locked or full)
+
+
+def _short(size: int) -> str:
+    return file_size(size).partition(",")[0]
 
 
 def _version(name: str) -> str:
