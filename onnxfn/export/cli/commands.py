@@ -10,7 +10,7 @@ import typer
 
 from onnxfn.export.cli.flags import Out, command, say
 from onnxfn.export.cli.optimum_words import our_word, refuse_other_words
-from onnxfn.export.jobs.options import FIRST, OF_ALL_JOBS, OF_HUB, OPTIONS, Values
+from onnxfn.export.jobs.options import OF_ALL_JOBS, OF_HUB, OPTIONS, Values
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
 
@@ -216,7 +216,7 @@ EXPORT_SETTINGS = {
     "allow_extra_args": True,
 }
 app.command("export", context_settings=EXPORT_SETTINGS)(
-    command(export, *(name for name in OPTIONS if name != "debug"), shown=FIRST)
+    command(export, *(name for name in OPTIONS if name != "debug"), is_long=True)
 )
 app.command("verify")(command(verify))
 app.command("inspect")(command(inspect, "json"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
@@ -57,12 +58,9 @@ def checked_push(request: ExportRequest, values: Values) -> str | None:
     if "dry_run" in values or request.check == "none" or request.path.endswith(".onnx"):
         raise InvalidSpec("--push uploads a folder that was checked; leave out --dry-run and --no-check, name a folder")
     from huggingface_hub import get_token
-    from huggingface_hub.utils import HFValidationError, validate_repo_id
 
-    try:
-        validate_repo_id(repository)
-    except HFValidationError as error:
-        raise InvalidSpec(f"--push {repository} is no repository of the hub, such as me/my-model") from error
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise InvalidSpec(f"--push {repository} is no repository of the hub; write it as me/my-model")
     if get_token() is None:
         raise InvalidSpec("--push needs a token of the hub: run `hf auth login`, or pass --token")
     return repository

@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from onnxfn.export.jobs.error_lines import error_line
-from onnxfn.export.jobs.options import CHOICES, GROUPS, OF_HUB, OPTIONS, Option, choices, stated
+from onnxfn.export.jobs.options import GROUPS, OF_HUB, OPTIONS, Option, completed, stated
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.version import VERSION
 
@@ -64,14 +64,14 @@ def _saved_traceback(error: Exception) -> str:
 @contextmanager
 def hub_access(values: dict[str, Any]) -> Iterator[None]:
     """Takes the options of the hub out of `values`, and sets the variables that its client reads."""
-    stated_now = {OF_HUB[name]: str(values.pop(name)) for name in OF_HUB if name in values}
-    before = {name: os.environ.get(name) for name in stated_now}
-    os.environ.update(stated_now)
+    before = dict(os.environ)
+    os.environ.update({variable: str(values.pop(name)) for name, variable in OF_HUB.items() if name in values})
     try:
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        for variable in OF_HUB.values():
+            os.environ.pop(variable, None)
+            os.environ.update({variable: before[variable]} if variable in before else {})
 
 
 def without_token(text: str) -> str:
@@ -83,32 +83,10 @@ def without_token(text: str) -> str:
 Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
 
 
-def command(function: Callable[..., None], *options: str) -> Callable[..., None]:
-    """A command that calls a function, with `--debug`; as `values` it gets what the user wrote for `options`."""
-    own = [each for each in inspect.signature(function, eval_str=True).parameters.values() if each.name != "values"]
-    taken = (*options, "debug")
-
-    def run(**arguments: Any) -> None:
-        values = stated({name: arguments.pop(name) for name in taken})
-        arguments.pop("help_all", None)
-        with hub_access(values), one_line_errors(debug=values.pop("debug", False)):
-            function(**arguments, **({"values": values} if options else {}))
-
-    run.__doc__, run.__annotations__ = function.__doc__, {}
-    by_group = sorted(taken, key=lambda name: GROUPS.index(OPTIONS[name].group))
-    is_long = len(options) > len(FIRST) + len(OF_HUB)
-    parameters = [*own, *(_parameter(OPTIONS[name], hidden=is_long and name not in FIRST) for name in by_group)]
-    if is_long:
-        parameters.append(_HELP_ALL)
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
-Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
-
-
-def command(function: Callable[..., None], *options: str, shown: Container[str] = OPTIONS) -> Callable[..., None]:
+def command(function: Callable[..., None], *options: str, is_long: bool = False) -> Callable[..., None]:
     """A command that calls a function, with `--debug`; as `values` it gets what the user wrote for `options`.
 
-    Its help has the options that are `shown`; `--help-all` has the others too.
+    If the list of options `is_long`, the help has those that people use first, and `--help-all` all of them.
     """
     own = [each for each in inspect.signature(function, eval_str=True).parameters.values() if each.name != "values"]
     taken = (*options, "debug")
@@ -121,19 +99,16 @@ def command(function: Callable[..., None], *options: str, shown: Container[str] 
 
     run.__doc__, run.__annotations__ = function.__doc__, {}
     by_group = sorted(taken, key=lambda name: GROUPS.index(OPTIONS[name].group))
-    parameters = [_parameter(OPTIONS[name], hidden=name not in shown) for name in by_group]
-    if shown is not OPTIONS:
-        described = typer.Option("--help-all", is_eager=True, callback=_all_help, help=HELP_ALL)
+    parameters = [_parameter(OPTIONS[name], hidden=is_long and not OPTIONS[name].is_first) for name in by_group]
+    if is_long:
+        described = typer.Option("--help-all", is_eager=True, callback=_all_help, help="Show all options and exit.")
         parameters.append(_keyword("help_all", bool, described))
     run.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]
     return run
 
 
-HELP_ALL = "Show all options and exit."
-
-
-def _all_help(context: typer.Context, is_given: bool) -> None:
-    if is_given:
+def _all_help(context: typer.Context, value: bool) -> None:  # noqa: FBT001 - typer calls it
+    if value:
         for parameter in context.command.params:
             parameter.hidden = False  # type: ignore[attr-defined]
         typer.echo(context.get_help())
@@ -143,13 +118,16 @@ def _all_help(context: typer.Context, is_given: bool) -> None:
 def _parameter(option: Option, *, hidden: bool) -> inspect.Parameter:
     """The parameter from which typer makes an option."""
     kind: Any = list[str] if option.kind is list else option.kind
-    complete = (lambda incomplete: choices(option.name, incomplete)) if option.name in CHOICES else None
-    names, shown = (option.flag, *option.words), {"rich_help_panel": option.group, "hidden": hidden}
-    described = typer.Option(*names, help=option.help, autocompletion=complete, **shown)
+    described = typer.Option(
+        *(option.flag, *option.words),
+        help=option.help,
+        rich_help_panel=option.group,
+        hidden=hidden,
+        autocompletion=(lambda incomplete: completed(option, incomplete)) if option.choices else None,
+    )
     return _keyword(option.name, kind if kind is bool else kind | None, described)
 
 
 def _keyword(name: str, kind: Any, described: Any) -> inspect.Parameter:
-    default = False if kind is bool else None
-    annotation = Annotated[kind, described]
+    default, annotation = False if kind is bool else None, Annotated[kind, described]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -43,8 +43,9 @@ def refuse_other_words(words: Iterable[str], values: Values) -> tuple[str, ...]:
             value = value if is_given or name in optimum["flags"] else next(rest, "")
             paths = [value, *paths] if name in ("m", "model") else paths
             replaced[optimum["instead"].get(name, "").format(value)] = None
-        lines.append(f"no option {stem}{f': {answer}' if answer else closest(name, map(our_word, OPTIONS))}")
-    if len(paths) > 2:  # noqa: PLR2004 - MODEL and OUT
+        closest_flag = closest(stem, (option.flag for option in OPTIONS.values()))
+        lines.append(f"no option {stem}{f': {answer}' if answer else closest_flag}")
+    if len(paths) > 2 and not lines:  # noqa: PLR2004 - MODEL and OUT
         lines.append(f"{paths[2]!r} follows MODEL and OUT; quote a path that has spaces")
     if lines:
         _refuse(lines, paths, values, [word for word in replaced if word])

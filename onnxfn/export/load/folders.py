@@ -37,7 +37,9 @@ def _folder(name: str, library: str, revision: str | None) -> Path:
             return Path(snapshot_download(name, revision=revision, allow_patterns=[*SIDE_FILES, "*.py"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         at = f" at {revision!r}" if revision else ""
-        raise ModelNotFound(f"no folder and no model on the hub has the name {name!r}{at}: {first_line(error)}") from None
+        raise ModelNotFound(
+            f"no folder and no model on the hub has the name {name!r}{at}: {first_line(error)}"
+        ) from None
 
 
 def refuse_revision_of_files(name: str, revision: str | None) -> None:

@@ -92,28 +92,22 @@ def _packages() -> Iterator[Finding]:
     yield Finding("onnxfn", VERSION)
     yield Finding("python", platform.python_version(), "use Python 3.11 to 3.13" if is_old else "")
     for name in NEEDED:
-        installed = _version(name)
-        newer = newer_than_tried({name: installed}) if installed and name in NEWEST_TRIED else ""
-        tried = f" (tried up to {NEWEST_TRIED[name]})" if name in NEWEST_TRIED else ""
-        advice = f"{newer}; if an export fails, install that" if newer else ""
-        yield Finding(name, f"{installed or 'is not installed'}{tried}", advice if installed else f"pip install {name}")
-    installed_too = {name: found for name in OPTIONAL if (found := _version(name))}
-    lacking = [name for name in OPTIONAL if name not in installed_too]
-    present = ", ".join(f"{name} {text}" for name, text in installed_too.items()) or "none"
-    yield Finding("optional", f"{present}; not installed: {', '.join(lacking) or 'none'}")
-    if _version("onnxruntime"):
-        import onnxruntime
+        newest, installed = NEWEST_TRIED.get(name), _version(name)
+        tried = f" (tried up to {newest})" if newest else ""
+        advice = newer_than_tried({name: installed}) if installed and newest else ""
+        yield Finding(name, f"{installed or 'not installed'}{tried}", advice if installed else f"pip install {name}")
+    optional = [f"{name} {_version(name) or '(not installed)'}" for name in OPTIONAL]
+    yield Finding("optional", ", ".join(optional))
+    import onnxruntime
 
-        providers = onnxruntime.get_available_providers()
-        advice = "" if "CPUExecutionProvider" in providers else "the check runs on the CPU: pip install onnxruntime"
-        yield Finding("providers", ", ".join(providers), advice)
+    yield Finding("providers", ", ".join(onnxruntime.get_available_providers()))
 
 
 def _machine() -> Iterator[Finding]:
     import psutil
 
-    cores, load = len(psutil.Process().cpu_affinity()), os.getloadavg()[0]
-    busy = "other programs use the cores; an export takes longer" if load > cores else ""
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    busy = "other programs use the cores; an export takes longer" if load > 2 * cores else ""
     yield Finding("cores", f"{cores}, load {load:.1f}", busy)
     free = psutil.virtual_memory().available
     small = "close other programs, or export with --check sections" if free < LEAST_BYTES else ""
@@ -126,9 +120,11 @@ def _hub() -> Iterator[Finding]:
     from huggingface_hub import constants, get_token
 
     yield _disk("hub cache", Path(constants.HF_HUB_CACHE))
-    yield Finding("hub token", "there is one" if get_token() else "none; private models and push need one: hf auth login")
-    is_offline = "HF_HUB_OFFLINE is set: only what is in the cache" if constants.HF_HUB_OFFLINE else constants.ENDPOINT
-    yield Finding("hub", is_offline)
+    yield Finding(
+        "hub token", "there is one" if get_token() else "none (private models and push need it: hf auth login)"
+    )
+    offline = "HF_HUB_OFFLINE is set: only what is in the cache"
+    yield Finding("hub", offline if constants.HF_HUB_OFFLINE else constants.ENDPOINT)
     yield _disk("graph cache", default_cache_folder())
 
 

@@ -130,7 +130,7 @@ def _loaded_elsewhere(
         if request.library != TRANSFORMERS:
             checkpoint = read_checkpoint(path) if path.is_dir() else None  # else a name on the hub
             with timed("load", name):
-                how = {"trust_remote_code": request.trust_remote_code, "revision": request.revision}
+                how: dict[str, Any] = {"trust_remote_code": request.trust_remote_code, "revision": request.revision}
                 model = load_library_model(request.library, name, with_weights=with_weights, **how)
             yield model, checkpoint
             return

@@ -43,7 +43,7 @@ def compose(*specs: ExportSpec) -> ExportSpec:
         last. Axes join by what is known of them: see `joined_axes`.
 
     Raises:
-        InvalidSpec: an argument is not an ExportSpec. An edit is a function: write `toolz.pipe(spec, edit)`. Or a spec
+        InvalidSpec: an argument is not an ExportSpec. An edit is a function: write `pipe(spec, edit)`. Or a spec
             is for a task, and one to its right adds to a task: that would have no effect. Or two of them patch one
             function in different ways.
 
@@ -55,8 +55,7 @@ def compose(*specs: ExportSpec) -> ExportSpec:
         if not isinstance(spec, ExportSpec):
             name = getattr(spec, "__name__", shortened(spec))
             raise InvalidSpec(
-                f"compose joins specs, not the {type(spec).__name__} {name}; an edit is a function of a spec: write "
-                "toolz.pipe(spec, edit)"
+                f"compose joins specs, not the {type(spec).__name__} {name}; an edit changes one: pipe(spec, edit)"
             )
     _refuse_late_tasks(specs)
     return group(*specs) if specs else EMPTY
