@@ -209,15 +209,16 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
         raise typer.Exit
 
 
-EXPORT_SETTINGS = {
-    "token_normalize_func": our_word,
-    "help_option_names": ["-h", "--help"],
-    "ignore_unknown_options": True,  # `refuse_other_words` has better words for them
-    "allow_extra_args": True,
-}
-app.command("export", context_settings=EXPORT_SETTINGS)(
-    command(export, *(name for name in OPTIONS if name != "debug"), is_long=True)
-)
+app.command(
+    "export",
+    # `refuse_other_words` has better words for unknown options
+    context_settings={
+        "token_normalize_func": our_word,
+        "help_option_names": ["-h", "--help"],
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+    },
+)(command(export, *(name for name in OPTIONS if name != "debug"), is_long=True))
 app.command("verify")(command(verify))
 app.command("inspect")(command(inspect, "json"))
 app.command("push")(command(push, "dry_run", *OF_HUB))

@@ -61,17 +61,9 @@ def _saved_traceback(error: Exception) -> str:
     return file.name
 
 
-@contextmanager
-def hub_access(values: dict[str, Any]) -> Iterator[None]:
+def set_hub_access(values: dict[str, Any]) -> None:
     """Takes the options of the hub out of `values`, and sets the variables that its client reads."""
-    before = dict(os.environ)
     os.environ.update({variable: str(values.pop(name)) for name, variable in OF_HUB.items() if name in values})
-    try:
-        yield
-    finally:
-        for variable in OF_HUB.values():
-            os.environ.pop(variable, None)
-            os.environ.update({variable: before[variable]} if variable in before else {})
 
 
 def without_token(text: str) -> str:
@@ -94,7 +86,8 @@ def command(function: Callable[..., None], *options: str, is_long: bool = False)
     def run(**arguments: Any) -> None:
         values = stated({name: arguments.pop(name) for name in taken})
         arguments.pop("help_all", None)
-        with hub_access(values), one_line_errors(debug=values.pop("debug", False)):
+        set_hub_access(values)
+        with one_line_errors(debug=values.pop("debug", False)):
             function(**arguments, **({"values": values} if options else {}))
 
     run.__doc__, run.__annotations__ = function.__doc__, {}

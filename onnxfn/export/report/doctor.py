@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -26,7 +25,6 @@ NEEDED = (*NEWEST_TRIED, "onnxscript", "onnx-ir", "numpy", "huggingface_hub", "s
 OPTIONAL = ("accelerate", "gguf", "peft", "timm", "diffusers", "sentence-transformers", "matplotlib")
 """The packages that some exports import."""
 
-OLDEST_PYTHON = (3, 11)
 LEAST_BYTES = 2 * 10**9
 """Free memory, and free space on a disk, below which many exports fail."""
 
@@ -67,9 +65,7 @@ class Findings:
 
     def __str__(self) -> str:
         width = max((len(row.name) for row in self.rows), default=0)
-        return "\n".join(
-            f"{row.name:{width}}  {row.value}{f'; {row.advice}' if row.advice else ''}" for row in self.rows
-        )
+        return "\n".join(f"{row.name:{width}}  {'; '.join(filter(None, (row.value, row.advice)))}" for row in self.rows)
 
 
 def doctor() -> Findings:
@@ -88,16 +84,14 @@ def doctor() -> Findings:
 
 
 def _packages() -> Iterator[Finding]:
-    is_old = sys.version_info < OLDEST_PYTHON
     yield Finding("onnxfn", VERSION)
-    yield Finding("python", platform.python_version(), "use Python 3.11 to 3.13" if is_old else "")
+    yield Finding("python", platform.python_version())
     for name in NEEDED:
         newest, installed = NEWEST_TRIED.get(name), _version(name)
         tried = f" (tried up to {newest})" if newest else ""
         advice = newer_than_tried({name: installed}) if installed and newest else ""
         yield Finding(name, f"{installed or 'not installed'}{tried}", advice if installed else f"pip install {name}")
-    optional = [f"{name} {_version(name) or '(not installed)'}" for name in OPTIONAL]
-    yield Finding("optional", ", ".join(optional))
+    yield Finding("optional", ", ".join(f"{name} {_version(name) or '(not installed)'}" for name in OPTIONAL))
     import onnxruntime
 
     yield Finding("providers", ", ".join(onnxruntime.get_available_providers()))
@@ -107,11 +101,10 @@ def _machine() -> Iterator[Finding]:
     import psutil
 
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    busy = "other programs use the cores; an export takes longer" if load > 2 * cores else ""
-    yield Finding("cores", f"{cores}, load {load:.1f}", busy)
+    yield Finding("cores", f"{cores}, load {load:.1f}", "other programs use them" if load > 2 * cores else "")
     free = psutil.virtual_memory().available
     small = "close other programs, or export with --check sections" if free < LEAST_BYTES else ""
-    yield Finding("memory", f"{_short(free)} free", small)
+    yield Finding("memory", f"{file_size(free).partition(',')[0]} free", small)
     for name, folder in (("disk", Path.cwd()), ("temporary", Path(tempfile.gettempdir()))):
         yield _disk(name, folder)
 
@@ -134,11 +127,7 @@ def _disk(name: str, folder: Path) -> Finding:
     free = shutil.disk_usage(existing).free
     full = "free space there" if free < LEAST_BYTES else ""
     locked = "" if os.access(existing, os.W_OK) else "you may not write there: change the permissions"
-    return Finding(name, f"{folder}, {_short(free)} free", locked or full)
-
-
-def _short(size: int) -> str:
-    return file_size(size).partition(",")[0]
+    return Finding(name, f"{folder}, {file_size(free).partition(',')[0]} free", locked or full)
 
 
 def _version(name: str) -> str:

@@ -128,10 +128,7 @@ def _distance(array: Array, other: Array | None) -> float:
 
 
 def _off_by(error: float, owner: Any, method: str) -> Callable[..., Any]:
-    """A method whose results are off at random by this share of their largest number, and by what rounding makes.
-
-    It runs in float64, on inputs moved a little: a picture of one color, which no check has, amplifies rounding.
-    """
+    """A method whose results are off at random by this share of their largest number, and by what rounding makes."""
     import torch
 
     original, wide = getattr(owner, method), getattr(in_dtype_if_small(owner, "float64"), method)

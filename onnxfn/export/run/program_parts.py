@@ -109,10 +109,7 @@ PROMPT, LONGER = "a cat", "a red cat on the moon"
 
 
 def default_runs(pipeline: Any) -> tuple[Callable[[], Any], ...]:
-    """Two runs of a pipeline at its smallest sizes, with those of some known arguments that it takes; else none.
-
-    The second has two longer prompts and a larger picture. InvalidSpec if the pipeline does not run so.
-    """
+    """Two runs of a pipeline at its smallest sizes, with those of some known arguments that it takes; else none."""
     parameters = inspect.signature(type(pipeline).__call__).parameters if callable(pipeline) else {}
     if not {"prompt", "image", "num_inference_steps"} & {*parameters}:
         return ()

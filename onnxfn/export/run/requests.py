@@ -32,11 +32,7 @@ from onnxfn.weights.side_files import Checkpoint, check_unchanged, read_checkpoi
 def export_request(
     request: ExportRequest, on_event: OnEvent = ignore, on_plan: Callable[[Plan], None] = ignore
 ) -> Exported:
-    """Exports the model of a request: a checkpoint of transformers, a GGUF file, or a model of another library.
-
-    `on_plan` gets the plan before weights are read, or after if the spec is derived. InvalidSpec for a pipeline of
-    diffusers, which is several exports.
-    """
+    """Exports the model of a request: a checkpoint of transformers, a GGUF file, or a model of another library."""
     if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
         with _loaded_elsewhere(request, on_event) as (model, other):
             spec = spec_of(request, model)
@@ -61,10 +57,7 @@ def export_request(
 
 
 def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
-    """The plan of a request, with the bytes of its weights. Of a checkpoint with a configuration no weight is read.
-
-    InvalidSpec if the library makes no model without its weights, or a spec can only be derived from a model.
-    """
+    """The plan of a request, with the bytes of its weights. Of a checkpoint with a configuration no weight is read."""
     if request.library not in (TRANSFORMERS, "timm"):
         raise InvalidSpec(
             f"--dry-run reads no weight, and {request.library} makes no model without its weights; leave --dry-run "

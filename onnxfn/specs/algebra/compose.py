@@ -2,10 +2,7 @@
 
 Laws: `compose()` is EMPTY; `compose(a) == a`; EMPTY changes nothing; the right-most wins.
 
-compose is associative where it is defined: if `compose(a, b, c)` and `compose(a, compose(b, c))` return specs, they are
-equal. It raises InvalidSpec if what lies to the left is for a task already, and a spec for no task adds to a task: that
-would have no effect. One grouping may raise where the other does not: if `c` chooses the task, `compose(b, c)` is
-allowed although `compose(a, b)` is not.
+It is associative where it is defined: if `c` chooses the task, `compose(b, c)` may be allowed and `compose(a, b)` not.
 
 A source is a name, a dotted path, a formula (see config_values.py), or a getter, which a formula stands for.
 """
