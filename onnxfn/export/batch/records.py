@@ -11,6 +11,7 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.record import record
 from onnxfn.specs.results.measurements import with_heads
 from onnxfn.specs.results.printing import Sections, file_size, text
+from onnxfn.specs.short_repr import counted
 
 Status = Literal["planned", "exported", "unchanged", "failed", "timed out", "out of memory", "lost"]
 """The possible ends of a job, in the order of the title; `planned` if nothing was to be exported."""
@@ -128,7 +129,7 @@ def batch_title(result: BatchResult) -> str:
     """The number of jobs of each status, and the time of all of them."""
     counts = ", ".join(f"{number} {status}" for status, number in status_counts(result).items()) or "none"
     time = f" in {result.seconds:.1f} s" if result.seconds else ""
-    return f"{len(result.jobs)} jobs{time}: {counts}"
+    return f"{counted(len(result.jobs), 'jobs')}{time}: {counts}"
 
 
 def batch_sections(result: BatchResult) -> Sections:

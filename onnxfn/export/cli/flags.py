@@ -54,8 +54,8 @@ def _saved_traceback(error: Exception) -> str:
     """Writes the traceback of an error to a new temporary file; the path of the file, or why there is none."""
     try:
         with NamedTemporaryFile("w", prefix="onnxfn-error-", suffix=".txt", delete=False, encoding="utf-8") as file:
-            told = [f"onnxfn {VERSION}: {' '.join(sys.argv)}\n\n", *traceback.format_exception(error)]
-            file.write(without_token("".join(told)))
+            lines = [f"onnxfn {VERSION}: {' '.join(sys.argv)}\n\n", *traceback.format_exception(error)]
+            file.write(without_token("".join(lines)))
     except (OSError, UnicodeError):
         return "not saved; repeat the command with --debug"
     return file.name

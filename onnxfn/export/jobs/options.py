@@ -221,9 +221,8 @@ def _option(name: str, kind: str, sets: str, **more: Any) -> Option:
     return Option(**{"name": name, "kind": KINDS[kind], "sets": sets, "read": read, "libraries": libraries, **more})
 
 
-_TABLE = [_option(**row) for row in json.loads(Path(__file__).with_name("options.json").read_text(encoding="utf-8"))]
-
-OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _TABLE})
+_ROWS = Path(__file__).with_name("options.json").read_text(encoding="utf-8")
+OPTIONS: Mapping[str, Option] = MappingProxyType({row["name"]: _option(**row) for row in json.loads(_ROWS)})
 """Name -> option. The edits of a spec are made in this order, after its dtype is set."""
 
 EDITS = tuple(name for name, option in OPTIONS.items() if option.sets == SPEC)
