@@ -12,7 +12,7 @@ from command_line import error_of, invoke, succeed
 import onnxfn
 from onnxfn.export.cli import export_command
 from onnxfn.export.jobs.options import GROUPS, OPTIONS
-from onnxfn.export.report import push
+from onnxfn.export.report import doctor, push
 
 COMMIT = "a" * 40
 TOKEN = "hf_secretsecretsecret"
@@ -120,6 +120,6 @@ def test_doctor_says_versions_and_what_is_off(monkeypatch):
     findings = {row.name: row for row in onnxfn.doctor().rows}
     assert {"torch", "providers", "cores", "memory", "disk", "hub cache"} <= findings.keys()
     assert "tried up to" in findings["torch"].value
-    monkeypatch.setattr("onnxfn.export.report.doctor.NEEDED", ("no-such-package",))
+    monkeypatch.setattr(doctor, "NEEDED", ("no-such-package",))
     assert "no-such-package  not installed; pip install no-such-package" in invoke("doctor").stdout
     assert not onnxfn.doctor().passed

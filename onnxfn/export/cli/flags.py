@@ -76,10 +76,7 @@ Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onn
 
 
 def command(function: Callable[..., None], *options: str, is_long: bool = False) -> Callable[..., None]:
-    """A command that calls a function, with `--debug`; as `values` it gets what the user wrote for `options`.
-
-    If the list of options `is_long`, the help has those that people use first, and `--help-all` all of them.
-    """
+    """A command that calls a function, with `--debug`; as `values` it gets what the user wrote for `options`."""
     own = [each for each in inspect.signature(function, eval_str=True).parameters.values() if each.name != "values"]
     taken = (*options, "debug")
 

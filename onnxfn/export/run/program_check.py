@@ -41,13 +41,7 @@ CALLS = 4
 
 
 def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Mapping[str, float]) -> str:
-    """Compares what a program makes on its files, and its parts get in their first calls, with that in PyTorch.
-
-    What is allowed follows from `errors`: the program runs in PyTorch once more, each part in float64 and off by its
-    error. A part without a file in float32 is proven by its floors: then the difference is only stated. Returns a
-    remark on what is not proven. CheckFailed if a number differs by more, InvalidSpec if files do not take what the
-    program passes.
-    """
+    """Compares what a program makes on its files, and its parts get in their first calls, with that in PyTorch."""
     expected, again = _numbers(program, run, errors), _numbers(program, run, errors)
     results = [name for name in expected if name.startswith(RESULT)]
     if not results:

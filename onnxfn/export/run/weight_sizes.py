@@ -64,6 +64,11 @@ def weight_bytes(
     return {f"{size.part}.onnx": size.bytes for size in with_weight_bytes(planned, known).weight_bytes}
 
 
+def planned_bytes(planned: Plan, model: Any) -> int:
+    """The bytes of the weights of all files of a plan."""
+    return sum(size.bytes for size in with_weight_bytes(planned, model).weight_bytes)
+
+
 def with_weight_bytes(planned: Plan, model: Any) -> Plan:
     """A plan with the size of the weights of each part, in its dtype."""
     weights = {part.name: part_weights(planned, part, model) for part in planned.parts}
