@@ -28,7 +28,7 @@ def export(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="The folder of a checkpoint, a GGUF file, or a name on the hub.")],
     out: Annotated[
-        Path | None, typer.Argument(help="A folder, or a file that ends in .onnx. Default: a folder named after MODEL.")
+        Path | None, typer.Argument(help="A folder or .onnx file. Default: a folder named after MODEL.")
     ] = None,
     *,
     values: Values,
@@ -60,9 +60,7 @@ def verify(folder: Folder) -> None:
 
 
 def inspect(
-    subject: Annotated[
-        str, typer.Argument(help="A model type, such as bert; an ONNX file; or the folder of an export.")
-    ],
+    subject: Annotated[str, typer.Argument(help="A model type, an ONNX file, or the folder of an export.")],
     task: Annotated[str | None, typer.Option(help="Show the spec of a model type for this task.")] = None,
     *,
     values: Values,
@@ -103,20 +101,12 @@ def batch(
     jobs: Annotated[Path, typer.Argument(help="A folder of checkpoints, or a file with a job in JSON a line.")],
     out: Annotated[Path, typer.Argument(help="The folder of the exports; it also gets the log, batch.jsonl.")],
     *,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Jobs that run at a time. Default: the number of processors.")
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Continue an earlier run: skip jobs that it exported and that are unchanged."),
-    ] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Jobs at a time. Default: one for each processor.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Skip jobs of an earlier run that are unchanged.")] = False,
     seconds: Annotated[float | None, typer.Option(help="Time limit of a job in seconds.")] = None,
     memory: Annotated[float | None, typer.Option(help="Memory limit of a job in gigabytes.")] = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a job is restarted if its process was killed.")] = 1,
-    total_memory: Annotated[
-        float | None,
-        typer.Option(help="Limit in gigabytes for all running jobs together. Default: the available memory."),
-    ] = None,
+    total_memory: Annotated[float | None, typer.Option(help="Gigabytes for all jobs. Default: what is free.")] = None,
     values: Values,
 ) -> None:
     """Export many checkpoints, each in its own process. Exit code 1 if a job failed, after all others have ended."""
@@ -156,15 +146,8 @@ def watch(
     script: Annotated[Path, typer.Argument(help="A Python script that makes a program; its __main__ part is not run.")],
     out: Out,
     *,
-    modules: Annotated[
-        list[str], typer.Option(help="NAME=EXPRESSION: a module of the script, such as encoder=model.encoder.")
-    ],
-    run: Annotated[
-        list[str],
-        typer.Option(
-            help="An expression that runs the program, such as 'main(2)'. What has another size in another run moves."
-        ),
-    ],
+    modules: Annotated[list[str], typer.Option(help="NAME=EXPRESSION of a module, such as encoder=model.encoder.")],
+    run: Annotated[list[str], typer.Option(help="An expression, such as 'main(2)'; what differs in others moves.")],
     values: Values,
 ) -> None:
     """Export modules as a script calls them, each with a folder of its own in OUT."""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from attrs import field
 
-from onnxfn.graphs.templates.template_cache import default_cache_folder
 from onnxfn.specs.algebra.public_calls import NEWEST_TRIED, newer_than_tried
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.record import record
@@ -116,9 +115,7 @@ def _hub() -> Iterator[Finding]:
     yield Finding(
         "hub token", "there is one" if get_token() else "none (private models and push need it: hf auth login)"
     )
-    offline = "HF_HUB_OFFLINE is set: only what is in the cache"
-    yield Finding("hub", offline if constants.HF_HUB_OFFLINE else constants.ENDPOINT)
-    yield _disk("graph cache", default_cache_folder())
+    yield Finding("hub", "offline, by HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else constants.ENDPOINT)
 
 
 def _disk(name: str, folder: Path) -> Finding:
