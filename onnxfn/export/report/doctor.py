@@ -19,13 +19,10 @@ from onnxfn.specs.results.printing import file_size
 from onnxfn.specs.version import VERSION
 
 NEEDED = (*NEWEST_TRIED, "onnxscript", "onnx-ir", "numpy", "huggingface_hub", "safetensors", "tokenizers")
-"""The packages that an export imports."""
-
 OPTIONAL = ("accelerate", "gguf", "peft", "timm", "diffusers", "sentence-transformers", "matplotlib")
-"""The packages that some exports import."""
+"""The packages that every export imports, and those that some exports import."""
 
-LEAST_BYTES = 2 * 10**9
-"""Free memory, and free space on a disk, below which many exports fail."""
+LEAST_BYTES = 2 * 10**9  # of memory, and on a disk, below which many exports fail
 
 
 @record
@@ -119,12 +116,10 @@ def _hub() -> Iterator[Finding]:
 
 
 def _disk(name: str, folder: Path) -> Finding:
-    """The free space where a folder is, or would be created."""
     existing = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
     free = shutil.disk_usage(existing).free
-    full = "free space there" if free < LEAST_BYTES else ""
-    locked = "" if os.access(existing, os.W_OK) else "you may not write there: change the permissions"
-    return Finding(name, f"{folder}, {file_size(free).partition(',')[0]} free", locked or full)
+    advice = "" if free >= LEAST_BYTES and os.access(existing, os.W_OK) else "free space, or change the permissions"
+    return Finding(name, f"{folder}, {file_size(free).partition(',')[0]} free", advice)
 
 
 def _version(name: str) -> str:

@@ -68,8 +68,7 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
         if getattr(model, "use_tiling", False):
             whole = f"a graph has whole pictures; call {name}.disable_tiling()"
             raise InvalidSpec(f"{name} ({_class(model)}) works in tiles, as many as a picture needs; {whole}")
-    # What a pipeline adds to the configurations of its parts, under Optimum's names. Stable Diffusion XL and 3 read
-    # hidden states before the last of their text encoders.
+    # Under Optimum's names. Stable Diffusion XL and 3 read hidden states before the last of their text encoders.
     config = getattr(pipeline, "config", {})
     config = config if isinstance(config, Mapping) else {}
     facts: dict[str, Any] = {"requires_aesthetics_score": bool(config.get("requires_aesthetics_score"))}
