@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -69,8 +68,7 @@ def export_model(
                 real_inputs = real_inputs_by_part(planned, preprocessor)
                 check_floors(planned, request.floors)
             texts = text_references(copied, preprocessor, folder)
-            needed = partial(planned_bytes, planned, copied)
-            with write_errors(target, needed), staging_folder(destination) as staging:
+            with write_errors(target, lambda: planned_bytes(planned, copied)), staging_folder(destination) as staging:
                 onnx_staging = staging / destination.onnx_folder.relative_to(destination.folder)
                 onnx_staging.mkdir(exist_ok=True)
                 of_check = (request.check, real_inputs, texts, request.floors, preprocessor)
