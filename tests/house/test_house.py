@@ -39,7 +39,7 @@ BUDGET = {
     "graphs": 7_852,
     "run": 1_316,
     "check": 6_037,
-    "export": 12_053,
+    "export": 12_048,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

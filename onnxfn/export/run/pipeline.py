@@ -53,13 +53,8 @@ def export_model(
         destination = Destination(target, layout_of(request.write.layout).subfolder)
         input_adapter = request.adapter if spec.target.adapter_inputs else None
         output = output_of(request, build, folder, destination.onnx_folder, input_adapter, preprocessor)
-        threads = idle_threads(request.threads)
-        with (
-            stage_timer(limited(on_event, timeout)) as (timed, seconds),
-            sized_write_errors(target),
-            provenance_in_errors(spec),
-            threads,
-        ):
+        writing, threads = sized_write_errors(target), idle_threads(request.threads)
+        with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec), threads:
             with timed("plan", "") as tick, ticking_operators(tick):
                 copied = adapted_copy(model, merged_adapter(spec, request.adapter))
                 of_plan = (config, destination, output.options.layout, request.decoders, request.dtypes)
