@@ -22,6 +22,7 @@ from onnxfn.export.find.lookup import spec_for as spec_for
 from onnxfn.export.find.lookup import tasks_for as tasks_for
 from onnxfn.export.jobs.identity import fingerprint as fingerprint
 from onnxfn.export.jobs.request import ExportRequest as ExportRequest
+from onnxfn.export.report.doctor import doctor as doctor
 from onnxfn.export.report.verify import verify as verify
 from onnxfn.export.run.bisect import bisect as bisect
 from onnxfn.export.run.diffusers import export_pipeline as export_pipeline
@@ -45,6 +46,7 @@ from onnxfn.specs.algebra.facts import runs as runs
 from onnxfn.specs.algebra.facts import takes as takes
 from onnxfn.specs.algebra.planned import Plan as Plan
 from onnxfn.specs.algebra.spec import ExportSpec as ExportSpec
+from onnxfn.specs.edits.as_edit import pipe as pipe
 from onnxfn.specs.edits.behaviors import split as split
 from onnxfn.specs.edits.behaviors import with_behavior as with_behavior
 from onnxfn.specs.edits.caches import kv_cache as kv_cache

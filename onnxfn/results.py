@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from onnxfn import Report as Report
     from onnxfn.check.bisect.bisect import Divergence as Divergence
     from onnxfn.check.bisect.bisect import TensorPair as TensorPair
+    from onnxfn.export.report.doctor import Finding as Finding
+    from onnxfn.export.report.doctor import Findings as Findings
     from onnxfn.export.report.verify import Verification as Verification
     from onnxfn.export.run.loaded import Loaded as Loaded
     from onnxfn.specs.results.measurements import SectionError as SectionError

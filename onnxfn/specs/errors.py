@@ -217,13 +217,13 @@ def is_possible_path(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def write_errors(path: Path, needed_bytes: int = 0) -> AbstractContextManager[None]:
+def write_errors(path: Path, needed_bytes: Callable[[], int] = int) -> AbstractContextManager[None]:
     """Raises WriteFailed for an error of the operating system inside, while files are written to a path."""
     text = partial(os_error_text, path=path, needed_bytes=needed_bytes)
     return errors_as(lambda error: WriteFailed(f"cannot write {path}: {text(error)}"), OSError)
 
 
-def os_error_text(error: OSError, path: Path | None = None, needed_bytes: int = 0) -> str:
+def os_error_text(error: OSError, path: Path | None = None, needed_bytes: Callable[[], int] = int) -> str:
     """The failure, the path, and advice. `path` is the path of the command; the error may be about another path."""
     if error.errno == errno.ENOENT and not _has_current_folder():
         return "the current folder does not exist any more; change to another folder"
@@ -232,7 +232,7 @@ def os_error_text(error: OSError, path: Path | None = None, needed_bytes: int = 
     clauses = [": ".join((reason[:1].lower() + reason[1:], *(name for name in targets[-1:] if name != str(path))))]
     if error.errno in NO_SPACE and path is not None:
         existing = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path())
-        weights = f"the weights take {needed_bytes:,} bytes, " if needed_bytes else ""
+        weights = f"the weights take {size:,} bytes, " if (size := needed_bytes()) else ""
         clauses.append(f"{weights}{shutil.disk_usage(existing).free:,} bytes are free")
     return "; ".join(filter(None, (*clauses, ADVICE.get(error.errno or 0, ""))))
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn.export.cli import export_command as cli_export
 from onnxfn.export.cli.commands import app
-from onnxfn.export.cli.flags import answers, our_option
+from onnxfn.export.cli.optimum_words import optimum_options, our_word
 from onnxfn.export.run.spec_edits import spec_of
 
 FLAGS = (
@@ -40,6 +40,7 @@ VALUES = {
 }
 """The options of optimum-onnx 0.1.0, those without a value and those with one."""
 
+ANSWERS = optimum_options()["answers"]
 OPTIONS = [(flag,) for flag in FLAGS] + [*VALUES.items()]
 
 
@@ -62,30 +63,40 @@ def test_an_option_is_accepted_or_its_refusal_says_what_to_write(words, first, r
     if result.exit_code == 0:
         assert len(requests) == (words[0] not in ("--help", "-h"))
     else:
-        answer = answers()[words[0].strip("-").replace("_", "-")]
-        assert (result.exit_code, message) == (2, f"Error Invalid value: no option {words[0]}: {answer}")
+        answer = ANSWERS[words[0].strip("-").replace("_", "-")]
+        assert result.exit_code == 2
+        assert message.startswith(f"error: no option {words[0]}: {answer} instead: onnxfn export ")
         assert requests == []
 
 
 def test_the_options_that_mean_the_same_have_the_same_word(requests):
     accepted = [words[0] for words in OPTIONS if run("model", "out", *words)[0].exit_code == 0]
-    expected = ["--monolith", "--trust-remote-code", "--task", "--opset", "--dtype", "--atol", "--library-name"]
+    expected = [
+        "--monolith",
+        "--trust-remote-code",
+        "--task",
+        "--opset",
+        "--dtype",
+        "--atol",
+        "--cache_dir",
+        "--library-name",
+    ]
     assert accepted == expected
-    assert requests[-3][0].dtypes == ("bfloat16",)
+    assert requests[-4][0].dtypes == ("bfloat16",)
 
 
-@pytest.mark.parametrize("words", [("--fp16",), ("--legacy",), ("--revision", "main"), ("--subfolder", "unet")])
+@pytest.mark.parametrize("words", [("--fp16",), ("--legacy",), ("--subfolder", "unet")])
 def test_options_of_other_versions_are_answered(words, requests):
-    assert answers()[words[0].strip("-")] in run("model", "out", *words)[1]
+    assert ANSWERS[words[0].strip("-")] in run("model", "out", *words)[1]
 
 
 def test_an_answer_names_options_that_there_are():
     command = typer.main.get_command(app).commands["export"]
     known = {name for option in command.params for name in option.opts}
-    answered = {word for answer in answers().values() for word in re.findall(r"--[a-z][a-z-]+", answer)}
+    answered = {word for answer in ANSWERS.values() for word in re.findall(r"--[a-z][a-z-]+", answer)}
     assert answered <= known
-    assert f"--{our_option('library-name')}" in known
-    assert not {f"--{word}" for word in answers()} & known
+    assert f"--{our_word('library-name')}" in known
+    assert not {f"--{word}" for word in ANSWERS} & known
 
 
 def test_the_axes_of_the_answers_are_those_of_specs():
@@ -108,7 +119,7 @@ def test_the_axes_of_the_answers_are_those_of_specs():
         for word in re.findall(r"\w+", symbol)
     }
     sizes = {size.name for planned in plans for part in planned.parts for size in part.spec.axes}
-    named = {name for answer in answers().values() for name in re.findall(r"--size (\w+)=", answer)}
+    named = {name for answer in ANSWERS.values() for name in re.findall(r"--size (\w+)=", answer)}
     assert named
     assert named - axes - sizes == set()
 
@@ -121,11 +132,43 @@ def test_words_of_options_may_have_underscores(requests):
     assert dict(request.edits)["io_dtype"] == "float32"
 
 
+def test_all_options_of_a_command_line_are_answered_with_the_command_to_run_instead(requests):
+    words = (
+        "--model",
+        "bert",
+        "--batch_size",
+        "2",
+        "--fp16",
+        "--device=cuda",
+        "out",
+        "--no-post-process",
+        "--opset",
+        "20",
+    )
+    result = CliRunner().invoke(app, ["export", *words])
+    *answered, instead = result.stderr.splitlines()
+    assert [line.split()[3] for line in answered] == [
+        "--model:",
+        "--batch_size:",
+        "--fp16:",
+        "--device:",
+        "--no-post-process:",
+    ]
+    options = "--opset 20 --layout optimum --size batch_size=2 --dtype float16 --decoders separate"
+    assert instead == f"instead: onnxfn export bert out {options}"
+    assert requests == []
+    assert run(*instead.split()[3:])[0].exit_code == 0
+    assert requests[0][0].dtypes == ("float16",)
+
+
+def test_a_third_path_is_refused():
+    assert run("model", "out", "more")[1] == "error: 'more' follows MODEL and OUT; quote a path that has spaces"
+
+
 def test_an_unknown_option_is_still_refused_with_the_closest():
     result, message = run("model", "out", "--overwritten")
     assert result.exit_code == 2
-    assert "No such option: --overwritten" in message
-    assert "--overwrite" in message.partition("Error")[2]
+    assert message == "error: no option --overwritten; did you mean '--overwrite'?"
 
 
 def test_monolith_is_one_file_of_an_encoder_decoder_and_changes_no_other_model(tmp_path):

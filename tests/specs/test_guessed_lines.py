@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import toolz
 from public_names import VALUES
 
 import onnxfn
 
 BERT = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs, onnxfn.ExportSpec(name="bert"))
 CLASSIFIER = onnxfn.for_task(BERT, "text-classification")
-NAMES = {**VALUES, "bert": BERT, "tc": CLASSIFIER, "pipe": toolz.pipe, "onnxfn": onnxfn}
+NAMES = {**VALUES, "bert": BERT, "tc": CLASSIFIER, "pipe": onnxfn.pipe, "onnxfn": onnxfn}
 TOKENS = {0: "batch_size", 1: "sequence_length"}
 TEXTS = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), TOKENS)
 

@@ -164,7 +164,7 @@ def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) ->
     task = Task(number, job)
     try:
         is_file = is_gguf(job.checkpoint)
-        source = Path(job.checkpoint) if is_file else checkpoint_folder(job.checkpoint, job.library)
+        source = Path(job.checkpoint) if is_file else checkpoint_folder(job.checkpoint, job.library, job.revision)
         digest = job_digest(job, source)
         if earlier is not None and is_unchanged(earlier, digest):
             return task, evolve(earlier, status="unchanged", seconds=0.0)

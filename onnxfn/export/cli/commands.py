@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from onnxfn.export.cli.flags import Out, command, our_option, say
-from onnxfn.export.jobs.options import OF_ALL_JOBS, OPTIONS, Values
+from onnxfn.export.cli.flags import Out, command, say
+from onnxfn.export.cli.optimum_words import our_word, refuse_other_words
+from onnxfn.export.jobs.options import OF_ALL_JOBS, OF_HUB, OPTIONS, Values
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
 
@@ -24,16 +25,28 @@ app: typer.Typer = typer.Typer(
 
 
 def export(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(help="The folder of a checkpoint, a GGUF file, or a name on the hub.")],
-    out: Out,
+    out: Annotated[
+        Path | None, typer.Argument(help="A folder or .onnx file. Default: a folder named after MODEL.")
+    ] = None,
+    *,
     values: Values,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
-    from onnxfn.export.cli.export_command import run
+    refuse_other_words((model, *([] if out is None else [str(out)]), *context.args), values)
+    from onnxfn.export.cli.export_command import checked_push, named_after, run
     from onnxfn.export.cli.texts import result_form
     from onnxfn.export.jobs.request import request_of
 
-    run(request_of(model, out, values), result_form(values), dry_run="dry_run" in values)
+    form = result_form(values)
+    request = request_of(model, named_after(model) if out is None else out, values)
+    repository = checked_push(request, values)
+    run(request, form, dry_run="dry_run" in values)
+    if repository is not None:
+        from onnxfn.export.report.push import uploaded
+
+        say(uploaded(Path(request.path), repository), err=form == "json")
 
 
 def verify(folder: Folder) -> None:
@@ -60,9 +73,7 @@ def report(
 
 
 def inspect(
-    subject: Annotated[
-        str, typer.Argument(help="A model type, such as bert; an ONNX file; or the folder of an export.")
-    ],
+    subject: Annotated[str, typer.Argument(help="A model type, an ONNX file, or the folder of an export.")],
     task: Annotated[str | None, typer.Option(help="Show the spec of a model type for this task.")] = None,
     *,
     values: Values,
@@ -91,9 +102,11 @@ def push(
     values: Values,
 ) -> None:
     """Verify the folder of an export and upload it to the hub. The token is that of `hf auth login`."""
-    from onnxfn.export.report.push import uploaded, verified
+    from onnxfn.export.report.push import uploaded, uploaded_files, verified
 
     say(verified(folder))
+    if "dry_run" in values:
+        say("\n".join(file.relative_to(folder).as_posix() for file in uploaded_files(folder)))
     say("nothing was uploaded" if "dry_run" in values else uploaded(folder, repository, private=private))
 
 
@@ -101,20 +114,12 @@ def batch(
     jobs: Annotated[Path, typer.Argument(help="A folder of checkpoints, or a file with a job in JSON a line.")],
     out: Annotated[Path, typer.Argument(help="The folder of the exports; it also gets the log, batch.jsonl.")],
     *,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Jobs that run at a time. Default: the number of processors.")
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Continue an earlier run: skip jobs that it exported and that are unchanged."),
-    ] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Jobs at a time. Default: one for each processor.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Skip jobs of an earlier run that are unchanged.")] = False,
     seconds: Annotated[float | None, typer.Option(help="Time limit of a job in seconds.")] = None,
     memory: Annotated[float | None, typer.Option(help="Memory limit of a job in gigabytes.")] = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a job is restarted if its process was killed.")] = 1,
-    total_memory: Annotated[
-        float | None,
-        typer.Option(help="Limit in gigabytes for all running jobs together. Default: the available memory."),
-    ] = None,
+    total_memory: Annotated[float | None, typer.Option(help="Gigabytes for all jobs. Default: what is free.")] = None,
     values: Values,
 ) -> None:
     """Export many checkpoints, each in its own process. Exit code 1 if a job failed, after all others have ended."""
@@ -154,15 +159,8 @@ def watch(
     script: Annotated[Path, typer.Argument(help="A Python script that makes a program; its __main__ part is not run.")],
     out: Out,
     *,
-    modules: Annotated[
-        list[str], typer.Option(help="NAME=EXPRESSION: a module of the script, such as encoder=model.encoder.")
-    ],
-    run: Annotated[
-        list[str],
-        typer.Option(
-            help="An expression that runs the program, such as 'main(2)'. What has another size in another run moves."
-        ),
-    ],
+    modules: Annotated[list[str], typer.Option(help="NAME=EXPRESSION of a module, such as encoder=model.encoder.")],
+    run: Annotated[list[str], typer.Option(help="An expression, such as 'main(2)'; what differs in others moves.")],
     values: Values,
 ) -> None:
     """Export modules as a script calls them, each with a folder of its own in OUT."""
@@ -183,6 +181,13 @@ def guide(
         print_page(topic)
 
 
+def doctor() -> None:
+    """Show versions, providers, cores, memory, disk and the cache of the hub, and what to do where something is off."""
+    from onnxfn.export.report.doctor import doctor as diagnosis
+
+    say(diagnosis())
+
+
 def demonstrate(out: Out, values: Values) -> None:
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     from onnxfn.export.cli.demo import demo
@@ -200,16 +205,24 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
         raise typer.Exit
 
 
-app.command("export", context_settings={"token_normalize_func": our_option, "help_option_names": ["-h", "--help"]})(
-    command(export, *(name for name in OPTIONS if name != "debug"))
-)
+app.command(
+    "export",
+    # `refuse_other_words` has better words for unknown options
+    context_settings={
+        "token_normalize_func": our_word,
+        "help_option_names": ["-h", "--help"],
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+    },
+)(command(export, *(name for name in OPTIONS if name != "debug"), is_long=True))
 app.command("verify")(command(verify))
 app.command("report")(command(report, "overwrite"))
 app.command("inspect")(command(inspect, "json"))
-app.command("push")(command(push, "dry_run"))
-app.command("batch")(command(batch, *OF_ALL_JOBS, "dry_run", "json", "verbose", "overwrite"))
+app.command("push")(command(push, "dry_run", *OF_HUB))
+app.command("batch")(command(batch, *OF_ALL_JOBS, *OF_HUB, "dry_run", "json", "verbose", "overwrite"))
 app.command("watch")(command(watch, "check", "no_check", "overwrite", "json", "verbose"))
 app.command("tasks")(command(tasks))
 app.command("cache")(command(cache))
 app.command("guide")(command(guide))
+app.command("doctor")(command(doctor))
 app.command("demo")(command(demonstrate, "overwrite"))

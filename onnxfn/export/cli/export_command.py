@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,19 +16,9 @@ from attrs import evolve
 from onnxfn.export.batch.job_files import read_jobs
 from onnxfn.export.batch.many import batch_preview, export_many
 from onnxfn.export.batch.records import batch_content, batch_sections, batch_title
+from onnxfn.export.cli import texts
 from onnxfn.export.cli.flags import say
 from onnxfn.export.cli.progress import jobs_shown, stages
-from onnxfn.export.cli.texts import (
-    Form,
-    pipeline_content,
-    pipeline_text,
-    plan_content,
-    plan_text,
-    result_content,
-    result_form,
-    result_text,
-    say_in_form,
-)
 from onnxfn.export.jobs.options import OF_ALL_JOBS, Values, with_check
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.publish.staging import Destination, check_destination
@@ -40,7 +31,32 @@ from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import layout_of
 
 
-def run(request: ExportRequest, form: Form, *, dry_run: bool) -> None:
+def named_after(model: str) -> Path:
+    """The folder in the current one that is named after a model, which is said; the model's own folder is another."""
+    source = Path(model)
+    folder = Path((source if source.name else source.resolve()).name.removesuffix(".gguf") or "model")
+    folder = folder.with_name(f"{folder.name}-onnx") if folder.resolve() == source.resolve() else folder
+    say(f"no OUT: the files go to {folder}", err=True)
+    return folder
+
+
+def checked_push(request: ExportRequest, values: Values) -> str | None:
+    """The repository of `--push`; InvalidSpec if nothing could be uploaded, or if the files were not checked."""
+    repository: str | None = values.get("push")
+    if repository is None:
+        return None
+    if "dry_run" in values or request.check == "none" or request.path.endswith(".onnx"):
+        raise InvalidSpec("--push uploads a folder that was checked; leave out --dry-run and --no-check, name a folder")
+    from huggingface_hub import get_token
+
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise InvalidSpec(f"--push {repository} is no repository of the hub; write it as me/my-model")
+    if get_token() is None:
+        raise InvalidSpec("--push needs a token of the hub: run `hf auth login`, or pass --token")
+    return repository
+
+
+def run(request: ExportRequest, form: texts.Form, *, dry_run: bool) -> None:
     """Exports what a command requests, or only plans it, and prints the result in a form."""
     check_destination(Path(request.path), overwrite=request.overwrite)
     on_event = stages(transient=form != "verbose")
@@ -51,27 +67,24 @@ def run(request: ExportRequest, form: Form, *, dry_run: bool) -> None:
         say_parts(form, request.path, export_pipeline_request(request, on_event))
     else:
         exported = export_request(request, on_event, print_plan)
-        say_in_form(
-            form,
-            partial(result_content, exported),
-            everything(exported_facts(exported)),
-            partial(result_text, exported),
-        )
+        whole = everything(exported_facts(exported))
+        texts.say_in_form(form, partial(texts.result_content, exported), whole, partial(texts.result_text, exported))
 
 
-def say_parts(form: Form, path: str, parts: Mapping[str, Exported]) -> None:
+def say_parts(form: texts.Form, path: str, parts: Mapping[str, Exported]) -> None:
     """Prints the results of the parts of a program in a form."""
-    everything = "\n".join(f"{name}: {everything(exported_facts(part))}" for name, part in parts.items())
-    say_in_form(form, partial(pipeline_content, path, parts), everything, partial(pipeline_text, path, parts))
+    whole = "\n".join(f"{name}: {everything(exported_facts(part))}" for name, part in parts.items())
+    content, text = partial(texts.pipeline_content, path, parts), partial(texts.pipeline_text, path, parts)
+    texts.say_in_form(form, content, whole, text)
 
 
-def _print_plan(request: ExportRequest, form: Form, plan: Plan, *, is_all: bool) -> None:
+def _print_plan(request: ExportRequest, form: texts.Form, plan: Plan, *, is_all: bool) -> None:
     """Prints the task, and the plan where it is all that is printed, or where everything is."""
     if form != "json":
         say(f"task: {plan.task}{'' if request.task else ' (found)'}")
     if is_all or form == "verbose":
         destination = Destination(Path(request.path), layout_of(request.write.layout).subfolder)
-        say_in_form(form, partial(plan_content, plan, destination), plan, partial(plan_text, plan))
+        texts.say_in_form(form, partial(texts.plan_content, plan, destination), plan, partial(texts.plan_text, plan))
 
 
 LOG = "batch.jsonl"
@@ -80,7 +93,7 @@ LOG = "batch.jsonl"
 
 def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **options: Any) -> None:
     """Runs the jobs of a file or a folder by `export_many`, or prints what it would do; exit code 1 if a job failed."""
-    form, is_dry_run = result_form(values), "dry_run" in values
+    form, is_dry_run = texts.result_form(values), "dry_run" in values
     defaults = with_check({name: values[name] for name in OF_ALL_JOBS if name in values})
     listed = read_jobs(jobs, out, **defaults)
     if is_dry_run:
@@ -96,7 +109,7 @@ def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **opti
         with jobs_shown() as on_event:
             result = export_many(listed, log=log, on_event=on_event, **options)
     content = partial(batch_content, result, is_dry_run=is_dry_run)
-    say_in_form(form, content, result, lambda: screen(batch_title(result), batch_sections(result)))
+    texts.say_in_form(form, content, result, lambda: screen(batch_title(result), batch_sections(result)))
     if result.failed and not is_dry_run:
         raise typer.Exit(1)
 
@@ -108,7 +121,7 @@ def export_script(script: Path, out: Path, modules: Sequence[str], runs: Sequenc
     sys.path.insert(0, str(script.parent.resolve()))  # as Python does for a script
     names = runpy.run_path(str(script))
     program = dict(_named_module(text, names) for text in modules)
-    form = result_form(values)
+    form = texts.result_form(values)
     options = with_check({name: value for name, value in values.items() if name not in ("json", "verbose")})
     watched = [partial(_value, text, names, "--run") for text in runs]
     parts = export_pipeline(program, out, run=watched, on_event=stages(transient=form != "verbose"), **options)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import json
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from onnxfn.export.jobs.error_lines import error_line
-from onnxfn.export.jobs.options import OPTIONS, Option, stated
+from onnxfn.export.jobs.options import GROUPS, OF_HUB, OPTIONS, Option, completed, stated
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.version import VERSION
 
@@ -61,7 +60,7 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
         is_known = isinstance(error, OnnxfnError) and error.__cause__ is None  # its traceback says no more
         saved = "" if debug or is_known else f" (traceback: {_saved_traceback(error)})"
         for line in (f"error: {error_line(error)}{saved}", *getattr(error, "__notes__", ())):
-            say(line, err=True)
+            say(without_token(line), err=True)
         raise typer.Exit(1) from None
 
 
@@ -69,53 +68,70 @@ def _saved_traceback(error: Exception) -> str:
     """Writes the traceback of an error to a new temporary file; the path of the file, or why there is none."""
     try:
         with NamedTemporaryFile("w", prefix="onnxfn-error-", suffix=".txt", delete=False, encoding="utf-8") as file:
-            file.write(f"onnxfn {VERSION}: {' '.join(sys.argv)}\n\n")
-            traceback.print_exception(error, file=file)
+            lines = [f"onnxfn {VERSION}: {' '.join(sys.argv)}\n\n", *traceback.format_exception(error)]
+            file.write(without_token("".join(lines)))
     except (OSError, UnicodeError):
         return "not saved; repeat the command with --debug"
     return file.name
 
 
+def set_hub_access(values: dict[str, Any]) -> None:
+    """Takes the options of the hub out of `values`, and sets the variables that its client reads."""
+    os.environ.update({variable: str(values.pop(name)) for name, variable in OF_HUB.items() if name in values})
+
+
+def without_token(text: str) -> str:
+    """A text without the token of the hub, which a command line or an error may hold."""
+    token = os.environ.get(OF_HUB["token"])
+    return text.replace(token, "***") if token else text
+
+
 Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
 
 
-def command(function: Callable[..., None], *options: str) -> Callable[..., None]:
+def command(function: Callable[..., None], *options: str, is_long: bool = False) -> Callable[..., None]:
     """A command that calls a function, with `--debug`; as `values` it gets what the user wrote for `options`."""
     own = [each for each in inspect.signature(function, eval_str=True).parameters.values() if each.name != "values"]
     taken = (*options, "debug")
 
     def run(**arguments: Any) -> None:
         values = stated({name: arguments.pop(name) for name in taken})
+        arguments.pop("help_all", None)
+        set_hub_access(values)
         with one_line_errors(debug=values.pop("debug", False)):
             function(**arguments, **({"values": values} if options else {}))
 
     run.__doc__, run.__annotations__ = function.__doc__, {}
-    parameters = [*own, *(_parameter(OPTIONS[name]) for name in taken)]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    by_group = sorted(taken, key=lambda name: GROUPS.index(OPTIONS[name].group))
+    parameters = [_parameter(OPTIONS[name], hidden=is_long and not OPTIONS[name].is_first) for name in by_group]
+    if is_long:
+        described = typer.Option("--help-all", is_eager=True, callback=_all_help, help="Show all options and exit.")
+        parameters.append(_keyword("help_all", bool, described))
+    run.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]
     return run
 
 
-def _parameter(option: Option) -> inspect.Parameter:
+def _all_help(context: typer.Context, value: bool) -> None:  # noqa: FBT001 - typer calls it
+    if value:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _parameter(option: Option, *, hidden: bool) -> inspect.Parameter:
     """The parameter from which typer makes an option."""
     kind: Any = list[str] if option.kind is list else option.kind
-    described = typer.Option(option.flag, *option.words, help=option.help, rich_help_panel=option.group)
-    return inspect.Parameter(
-        option.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False if kind is bool else None,
-        annotation=Annotated[kind if kind is bool else kind | None, described],
+    described = typer.Option(
+        *(option.flag, *option.words),
+        help=option.help,
+        rich_help_panel=option.group,
+        hidden=hidden,
+        autocompletion=(lambda incomplete: completed(option, incomplete)) if option.choices else None,
     )
+    return _keyword(option.name, kind if kind is bool else kind | None, described)
 
 
-@cache  # it is asked for each option of a command
-def answers() -> Mapping[str, str]:
-    """From each refused option of Optimum, without hyphens in front, to the replacement, or why there is none."""
-    return MappingProxyType(json.loads(Path(__file__).with_name("optimum_options.json").read_text(encoding="utf-8")))
-
-
-def our_option(word: str) -> str:
-    """The word of our option for a word without hyphens in front. BadParameter for a refused option of Optimum."""
-    name = word.replace("_", "-")
-    if answer := answers().get(name):
-        raise typer.BadParameter(f"no option {'-' if len(word) == 1 else '--'}{word}: {answer}")
-    return "library" if name == "library-name" else name
+def _keyword(name: str, kind: Any, described: Any) -> inspect.Parameter:
+    default, annotation = False if kind is bool else None, Annotated[kind, described]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -7,12 +7,19 @@ from typing import Any
 
 from onnxfn.export.find.lookup import checkpoint_task, has_row, loader_spec, spec_for
 from onnxfn.export.load.class_tasks import loader_of
-from onnxfn.export.load.folders import checkpoint_folder
+from onnxfn.export.load.folders import checkpoint_folder, refuse_revision_of_files
 from onnxfn.export.load.loading import load_configuration, load_model
 from onnxfn.export.load.quantized import is_gguf, load_gguf
 
 
-def model_for(name: str, task: str | None = None, *, trust_remote_code: bool = False, dequantize: bool = False) -> Any:
+def model_for(
+    name: str,
+    task: str | None = None,
+    *,
+    trust_remote_code: bool = False,
+    dequantize: bool = False,
+    revision: str | None = None,
+) -> Any:
     """Loads the model of a checkpoint.
 
     Args:
@@ -23,6 +30,7 @@ def model_for(name: str, task: str | None = None, *, trust_remote_code: bool = F
         dequantize: Whether a graph gets the weights of a quantized checkpoint (GPTQ, AWQ, FP8, MXFP4,
             compressed-tensors, GGUF) as floats. Else it keeps them quantized, if MatMulNBits can hold them exactly. In
             PyTorch they are always floats, in a temporary file that is deleted with the model.
+        revision: The branch, tag or commit of a repository on the hub. None: its main branch.
 
     Returns:
         The model of transformers for the task, in float32 and in evaluation mode.
@@ -33,7 +41,7 @@ def model_for(name: str, task: str | None = None, *, trust_remote_code: bool = F
             package, or its own code while `trust_remote_code` is False. Or it is quantized, no graph can keep its
             weights, and `dequantize` is False.
         UnknownName: The model does not have the task.
-        InvalidSpec: The checkpoint has no trained weights for the task.
+        InvalidSpec: The checkpoint has no trained weights for the task, or a folder has a `revision`.
 
     Example:
         >>> import tempfile
@@ -45,8 +53,11 @@ def model_for(name: str, task: str | None = None, *, trust_remote_code: bool = F
         'BertModel'
     """
     if is_gguf(name):
+        refuse_revision_of_files(name, revision)
         loader = "AutoModelForCausalLM" if task is None else loader_of(task)
         return load_gguf(Path(name), loader, dequantize=dequantize)
-    config = load_configuration(checkpoint_folder(name), trust_remote_code=trust_remote_code)
+    folder = checkpoint_folder(name, revision=revision)
+    config = load_configuration(folder, trust_remote_code=trust_remote_code)
     spec = spec_for(config, task or checkpoint_task(config)) if has_row(config) else loader_spec(config, task)
-    return load_model(name, config, spec, trust_remote_code=trust_remote_code, dequantize=dequantize).eval()
+    how: dict[str, Any] = {"trust_remote_code": trust_remote_code, "dequantize": dequantize, "revision": revision}
+    return load_model(name, config, spec, **how).eval()

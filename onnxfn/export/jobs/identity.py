@@ -95,8 +95,7 @@ def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
 def _checkpoint_fingerprint(folder: Path) -> str | None:
     """A digest that is equal for checkpoints that differ only in the values of their weights."""
     try:
-        # The configuration, the headers of the safetensors files, and the versions of all packages count. A checkpoint
-        # with code of its own, adapters, quantized weights or other files has to be loaded: None.
+        # A checkpoint with code of its own, adapters, quantized weights or other files has to be loaded: None.
         checkpoint_files(folder)
         config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
         unsafe = _asks_for_more(config) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
-from attrs import Factory, asdict, field, frozen, has
+from attrs import asdict, frozen, has
 
-from onnxfn.specs.edits.tensors import dtype_names
 from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened
 
 
@@ -92,6 +93,8 @@ def run_arguments(text: str) -> dict[str, Any]:
 
 def parsed_dtypes(flag: str, values: Any) -> tuple[str, ...]:
     """Our names of dtypes; those of clients are translated."""
+    from onnxfn.specs.edits.tensors import dtype_names
+
     return dtype_names(texts(flag, values))
 
 
@@ -127,8 +130,8 @@ LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
 OF_ONE_MODEL = (SPEC, "adapter", "dtypes", "decoders", "floors", "calibration")
 """What options set that a pipeline of diffusers cannot have: it has several specs."""
 
-MODEL, GRAPH, CACHE, CHECK, FILES, OUTPUT = "Model", "Graph", "Cache of a decoder", "Check", "Files", "Output"
-"""The headings of the help."""
+GROUPS = ("Model", "Task and inputs", "Files", "Numbers", "Check", "Output")
+"""The headings of the help, in its order."""
 
 
 @frozen
@@ -142,10 +145,11 @@ class Option:
         sets: The field of `ExportRequest` that it sets, such as `write.layout`; `spec` for an edit of the spec; empty
             for what only the command line has.
         help: The help text.
-        read: From the flag and what was written to the value of the field, or of the edit. Default: texts for `list`,
-            else the same.
+        read: From the flag and what was written to the value of the field, or of the edit.
         libraries: The libraries whose models can have it.
         words: Other words of the command line.
+        is_first: Whether people use it first; `--help-all` shows the others.
+        choices: Where the values are that a shell completes, as `module:name`.
     """
 
     name: str
@@ -153,13 +157,11 @@ class Option:
     group: str
     sets: str
     help: str
-    read: Callable[[str, Any], Any] = field(
-        default=Factory(lambda option: texts if option.kind is list else lambda _, value: value, takes_self=True)
-    )
-    libraries: tuple[str, ...] = field(
-        default=Factory(lambda option: LIBRARIES[:-1] if option.sets in OF_ONE_MODEL else LIBRARIES, takes_self=True)
-    )
+    read: Callable[[str, Any], Any]
+    libraries: tuple[str, ...]
     words: tuple[str, ...] = ()
+    is_first: bool = False
+    choices: str = ""
 
     @property
     def flag(self) -> str:
@@ -188,167 +190,47 @@ def _all_layers(*_: Any) -> Any:
     return trace_all_layers
 
 
-_TABLE = (
-    Option("task", str, MODEL, SPEC, "The task of the model. Default: the task of the checkpoint."),
-    Option(
-        *("library", str, MODEL, "library"),
-        "The library of the model: transformers, sentence_transformers, timm, or diffusers (pipelines).",
-    ),
-    Option(
-        *("trust_remote_code", bool, MODEL, "trust_remote_code"),
-        "Run code of the checkpoint, for a model type unknown to transformers.",
-        libraries=tuple(each for each in LIBRARIES if each != "timm"),
-    ),
-    Option(
-        *("dequantize", bool, MODEL, "dequantize"),
-        "Export a quantized checkpoint (GPTQ, AWQ, FP8, GGUF, ...) as a model with float weights.",
-        libraries=LIBRARIES[:1],
-    ),
-    Option("adapter", Path, MODEL, "adapter", "Folder of a LoRA adapter of PEFT, which is merged into the weights."),
-    Option(
-        *("run", list, MODEL, "runs"),
-        "Arguments with which a pipeline runs, such as 'prompt=a cat,height=64,num_inference_steps=2': components "
-        "unknown to onnxfn are exported as it calls them. What differs in a second --run moves in the graphs.",
-        libraries=LIBRARIES[-1:],
-    ),
-    Option("monolith", bool, GRAPH, SPEC, "Write an encoder-decoder as one file, without a past."),
-    Option("opset", int, GRAPH, SPEC, "The ONNX opset, 18 to 28. Default: 18, which all clients of a layout run."),
-    Option("atol", float, CHECK, SPEC, "Absolute tolerance, in place of PyTorch's own error.", read=_tolerance),
-    Option("rtol", float, CHECK, SPEC, "Relative tolerance, in place of PyTorch's own error.", read=_tolerance),
-    Option("split", bool, GRAPH, SPEC, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
-    Option(
-        *("dtype", list, GRAPH, "dtypes"),
-        "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16, q4c (calibrated), "
-        "q4cf16, q4m (some in 8 bits), bnb4 (slow to run), int8-static or uint8-static (QDQ, calibrated). Several: "
-        "files for each, with the suffixes of transformers.js. Default: float32.",
-        read=parsed_dtypes,
-    ),
-    Option(
-        *("float16_overflow", str, GRAPH, "build.float16_overflow"),
-        "If values of a float16 graph overflow, or nearly: mend (default; they are kept in float32) or refuse.",
-    ),
-    Option(
-        *("within", str, GRAPH, SPEC),
-        "The limit within which the bits of each weight are chosen, 4 or more: bytes of weights, such as 0.6GB, or a "
-        "KL divergence from PyTorch, such as kl=0.1.",
-        read=_within,
-    ),
-    Option(
-        *("calibration", Path, GRAPH, "calibration"),
-        "Text file for q4c, --within and static dtypes; for these also an .npz of inputs. Default: help of Python, "
-        "pictures.",
-    ),
-    Option(
-        *("io_dtype", str, GRAPH, SPEC),
-        "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: that of "
-        "the weights for optimum, else float32.",
-    ),
-    Option("output", list, GRAPH, SPEC, "An optional output to add: hidden_states, attentions, ..."),
-    Option(
-        *("shape", list, GRAPH, SPEC),
-        "Size of an axis that is fixed in the graph, such as batch_size=1; or the smallest and largest size of an "
-        "axis that stays dynamic, such as sequence_length=1:128.",
-        read=parsed_shapes,
-    ),
-    Option(
-        *("with_input", list, GRAPH, SPEC),
-        "An optional input to add. The result lists those that it leaves out, such as attention_mask.",
-    ),
-    Option("without", list, GRAPH, SPEC, "An input or an output to leave out of all files, such as attention_mask."),
-    Option(
-        "size", list, CHECK, SPEC, "Size of an axis in the dummy inputs, such as sequence_length=32.", read=parsed_sizes
-    ),
-    Option(
-        *("adapter_input", list, GRAPH, SPEC),
-        "Linear layers for which the graph takes a LoRA adapter as inputs: q_proj, ...; --adapter is then a file for "
-        "ONNX Runtime, and is not merged.",
-    ),
-    Option("expanded_cache", bool, CACHE, SPEC, "Cache keys and values of all heads, not latent ones, for ORTModel."),
-    Option("shared_cache", bool, CACHE, SPEC, "Past and present share a buffer: onnxruntime-genai copies no cache."),
-    Option("static_cache", int, CACHE, SPEC, "Keys and values lie in buffers of this length, in standard operators."),
-    Option(
-        *("inputs_embeds", bool, GRAPH, SPEC),
-        "The graph takes embeddings instead of token ids; the embedding table is a file of its own.",
-    ),
-    Option(
-        *("rename", list, GRAPH, SPEC),
-        "Another name for an input or an output, OLD=NEW. For the cache: present.{layer}.key=new_{layer}.",
-        read=parsed_names,
-    ),
-    Option(
-        *("decoders", str, CACHE, "decoders"),
-        "The decoder files: merged (default; one file, with and without a past), separate (two files), or both (all "
-        "three).",
-    ),
-    Option(
-        *("check", str, CHECK, "check"),
-        "Compare the files with PyTorch before they appear at the path: whole (each file as it is), sections (one "
-        "layer at a time, for models larger than memory) or none. Default: whole.",
-    ),
-    Option("no_check", bool, CHECK, "check", "The same as --check none."),
-    Option("threads", int, CHECK, "threads", "Threads of PyTorch and ONNX Runtime. Default: one for each idle core."),
-    Option(
-        *("floor", list, CHECK, "floors"),
-        "What a quantized or 16-bit variant must reach, such as agreement=0.9 or kl=0.05: agreement, kl (at most), "
-        "cosine, iou, cases, weights.",
-        read=floors_of,
-    ),
-    Option(
-        *("layout", str, FILES, "write.layout"),
-        "The programs that the folder is for: hub (onnx/ and the files of transformers.js, onnxruntime-genai, "
-        "ORTModel and sentence-transformers), transformers.js, or optimum (files at the root). Default: hub; optimum "
-        "for diffusers.",
-    ),
-    Option(
-        *("weights", str, FILES, "write.weight_storage"),
-        "Where the weights are: share (stored once for all files), copy (in each file that uses them), link (hard "
-        "links to the checkpoint), or none (not written). Default: copy; share for optimum.",
-    ),
-    Option(
-        *("external_data_suffix", str, FILES, "write.external_data_suffix"),
-        "Suffix of the external data file. Default: .onnx_data, after the name of the part.",
-    ),
-    Option(
-        *("alias", bool, FILES, "write.alias"),
-        "Write the model type gemma to config.json if a client of the layout does not know the true one. The result "
-        "says so.",
-    ),
-    Option(
-        *("overwrite", bool, FILES, "overwrite"),
-        "Write to a path that exists; the files of an earlier export there are deleted.",
-        words=("--force",),
-    ),
-    Option(
-        *("template_cache", Path, FILES, "build.template_cache"),
-        "Folder of the cache of graphs without weights. Default: onnxfn/templates in the user's cache.",
-    ),
-    Option(
-        *("no_template_cache", bool, FILES, "build.template_cache"),
-        "Do not read or write the cache of graphs without weights.",
-        read=lambda *_: None,
-    ),
-    Option(
-        *("trace_all_layers", bool, GRAPH, "build.find_repeats"),
-        "Trace all layers instead of tracing one period and repeating it.",
-        read=_all_layers,
-    ),
-    Option(
-        *("dry_run", bool, OUTPUT, ""),
-        "Print the plan and the bytes of the weights, or what would be done; read no weight, write nothing.",
-    ),
-    Option("json", bool, OUTPUT, "", "Print JSON alone on standard output."),
-    Option(
-        "verbose", bool, OUTPUT, "", "Print the plan and the whole result. Without it: at most 25 lines.", words=("-v",)
-    ),
-    Option("debug", bool, OUTPUT, "", "Print the traceback of an error, which is otherwise written to a file."),
+READS: Mapping[str, Callable[[str, Any], Any]] = MappingProxyType(
+    {
+        **dict.fromkeys(("atol", "rtol"), _tolerance),
+        "dtype": parsed_dtypes,
+        "within": _within,
+        "shape": parsed_shapes,
+        "size": parsed_sizes,
+        "rename": parsed_names,
+        "floor": floors_of,
+        "no_template_cache": lambda *_: None,
+        "trace_all_layers": _all_layers,
+    }
 )
+"""Option -> from the flag and what was written to its value. Of others: texts for a list, else what was written."""
 
-OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _TABLE})
+KINDS: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in (str, int, float, bool, list, Path)})
+
+
+def completed(option: Option, incomplete: str) -> list[str]:
+    """The values of an option that begin with a text."""
+    module, _, values = option.choices.partition(":")
+    known = getattr(import_module(f"onnxfn.{module}"), values)
+    return [value for value in get_args(known) or known if value.startswith(incomplete)]
+
+
+def _option(name: str, kind: str, sets: str, **more: Any) -> Option:
+    read = READS.get(name) or (texts if kind == "list" else lambda _, value: value)
+    libraries = LIBRARIES[:-1] if sets in OF_ONE_MODEL else LIBRARIES
+    return Option(**{"name": name, "kind": KINDS[kind], "sets": sets, "read": read, "libraries": libraries, **more})
+
+
+_ROWS = Path(__file__).with_name("options.json").read_text(encoding="utf-8")
+OPTIONS: Mapping[str, Option] = MappingProxyType({row["name"]: _option(**row) for row in json.loads(_ROWS)})
 """Name -> option. The edits of a spec are made in this order, after its dtype is set."""
 
 EDITS = tuple(name for name, option in OPTIONS.items() if option.sets == SPEC)
 JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets)
 """The options that a job in a file can have, besides `model` and `out`."""
+
+OF_HUB: Mapping[str, str] = MappingProxyType({"token": "HF_TOKEN", "cache_dir": "HF_HUB_CACHE"})
+"""The options that only the client of the hub reads, from these variables: no request, report or job has them."""
 
 CALLER_KEYS = ("trust_remote_code", "template_cache")
 """The options that a job in a file cannot have: they run code, or read and write another folder than the exports."""

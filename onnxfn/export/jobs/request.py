@@ -61,6 +61,7 @@ class ExportRequest:
         overwrite: Whether `path` may exist.
         dequantize: Whether a quantized checkpoint is exported with float weights.
         trust_remote_code: Whether code of the checkpoint may run.
+        revision: The branch, tag or commit of a name on the hub. None: its main branch.
         library: The library that loads the checkpoint: `transformers`, `sentence_transformers`, `timm` or `diffusers`.
         threads: The threads of PyTorch and of ONNX Runtime, as for `export`.
         runs: The arguments of each run of a pipeline, as `--run` has them; components without a row are watched in it.
@@ -84,6 +85,7 @@ class ExportRequest:
     overwrite: bool = False
     dequantize: bool = False
     trust_remote_code: bool = False
+    revision: str | None = None
     library: str = TRANSFORMERS
     threads: int | None = None
     runs: tuple[str, ...] = field(default=(), converter=as_tuple)

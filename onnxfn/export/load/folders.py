@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onnxfn.export.load.load_errors import CONFIG, no_bars
-from onnxfn.specs.errors import LoadFailed, ModelNotFound, first_line, listed, os_error_text
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, first_line, listed, os_error_text
 from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
 from onnxfn.weights.side_files import SIDE_FILES
 
@@ -13,17 +13,18 @@ ADAPTER = "adapter_config.json"
 """The file of an adapter. Without the package peft, transformers would load the weights without it, and say nothing."""
 
 
-def checkpoint_folder(name: str, library: str = "transformers") -> Path:
+def checkpoint_folder(name: str, library: str = "transformers", revision: str | None = None) -> Path:
     """The folder of a checkpoint: `name`, or a download without weights. LoadFailed if a file of it is missing."""
-    folder = _folder(name, library)
+    folder = _folder(name, library, revision)
     checkpoint_files(folder, patterns_of(library))
     return folder
 
 
-def _folder(name: str, library: str) -> Path:
+def _folder(name: str, library: str, revision: str | None) -> Path:
     if not name:
         raise ModelNotFound("the checkpoint has no name: pass the folder of a checkpoint, or a name on the hub")
     folder = Path(name)
+    refuse_revision_of_files(name, revision)
     if folder.is_dir():
         return _with_config(folder) if library == "transformers" else folder
     if folder.exists() or name.startswith((".", "/", "~")):
@@ -33,9 +34,18 @@ def _folder(name: str, library: str) -> Path:
 
     try:
         with no_bars():  # a configuration with `auto_map` names code of the checkpoint
-            return Path(snapshot_download(name, allow_patterns=[*SIDE_FILES, "*.py"]))
+            return Path(snapshot_download(name, revision=revision, allow_patterns=[*SIDE_FILES, "*.py"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise ModelNotFound(f"no folder and no model on the hub has the name {name!r}: {first_line(error)}") from None
+        at = f" at {revision!r}" if revision else ""
+        raise ModelNotFound(
+            f"no folder and no model on the hub has the name {name!r}{at}: {first_line(error)}"
+        ) from None
+
+
+def refuse_revision_of_files(name: str, revision: str | None) -> None:
+    """Raises InvalidSpec for a revision of what is on this machine: only names on the hub have some."""
+    if revision is not None and Path(name).exists():
+        raise InvalidSpec(f"{name} is on this machine and has no revision {revision!r}; pass its name on the hub")
 
 
 def _with_config(folder: Path) -> Path:

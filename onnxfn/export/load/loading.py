@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.load.class_tasks import served_tasks, task_of
-from onnxfn.export.load.folders import ADAPTER
+from onnxfn.export.load.folders import ADAPTER, refuse_revision_of_files
 from onnxfn.export.load.load_errors import CONFIG, load_errors, no_bars, weights_ticked
 from onnxfn.export.load.quantized import checked_quantization, load_dequantized
 from onnxfn.models.pretrained import pretrained
@@ -150,7 +150,9 @@ def model_without_weights(config: Any, spec: ExportSpec | PlannedSpec, *, trust_
         return pretrained(loader.from_config, config, trust_remote_code=trust_remote_code)
 
 
-def load_library_model(library: str, name: str, *, trust_remote_code: bool = False, with_weights: bool = True) -> Any:
+def load_library_model(
+    library: str, name: str, *, trust_remote_code: bool = False, with_weights: bool = True, revision: str | None = None
+) -> Any:
     """The model or pipeline of another library. Without weights, a model of timm has random numbers."""
     if library not in LIBRARY_LOADERS:
         raise unknown("library", library, ("transformers", *LIBRARY_LOADERS))
@@ -166,7 +168,9 @@ def load_library_model(library: str, name: str, *, trust_remote_code: bool = Fal
         if is_timm:  # it has no code of checkpoints
             model = load(f"local-dir:{name}", pretrained=with_weights)
         else:
-            model = pretrained(load, name, trust_remote_code=trust_remote_code)
+            refuse_revision_of_files(name, revision)
+            options = {"revision": revision} if revision else {}
+            model = pretrained(load, name, trust_remote_code=trust_remote_code, **options)
     return model.eval() if hasattr(model, "eval") else model
 
 

@@ -66,7 +66,7 @@ def not_kept(name: str, described: str, part: str, parameters: int) -> LoadFaile
 def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any], *, dequantize: bool) -> Any:
     """The model of a quantized checkpoint with float weights, mapped from a deleted file, and its quantized weights."""
     with TemporaryDirectory(prefix="onnxfn-", ignore_cleanup_errors=True) as name:
-        with write_errors(Path(name), checkpoint.parameters * FLOAT32_BYTES):
+        with write_errors(Path(name), lambda: checkpoint.parameters * FLOAT32_BYTES):
             write_float_checkpoint(checkpoint, Path(name))
         try:
             model = load(Path(name))

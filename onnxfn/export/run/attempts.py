@@ -64,10 +64,7 @@ def output_of(
 
 @frozen
 class Built:
-    """The graphs of a plan, written to files as from `write_graphs`; the report is None without a check.
-
-    `traced_layers`: which were traced, or why all were. `weights_from`: a quantized checkpoint; empty for floats.
-    """
+    """The graphs of a plan, written to files as from `write_graphs`; the report is None without a check."""
 
     plan: Plan
     graphs: tuple[BuiltGraph, ...]
@@ -78,11 +75,7 @@ class Built:
 
 
 def build_variants(job: Job, output: Output) -> Built:
-    """Builds the graphs of each variant of a plan, writes and checks them, one variant after the other.
-
-    After an error no variant is published. Without a check every layer is traced: a layer may ask for its index, which
-    two equal periods do not show.
-    """
+    """Builds the graphs of each variant of a plan, writes and checks them, one variant after the other."""
     if job.check == "none":
         output = evolve(output, build=evolve(output.build, find_repeats=trace_all_layers))
     built = []
@@ -125,11 +118,7 @@ def _joined_variants(built: Sequence[Built]) -> Built:
 
 
 def build_until_checked(job: Job, output: Output) -> Built:
-    """Builds, writes and checks the graphs of a plan; after a failure again, as RETRIES say, each with an event.
-
-    Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding. The
-    other side of a branch that limits the sizes is tried, too.
-    """
+    """Builds, writes and checks the graphs of a plan; after a failure again, as RETRIES say, each with an event."""
     attempt, failures, reasons = (job, output), list[Failure](), dict[str, str]()
     first = result = _tried(*attempt)
     may_overflow = any(part.spec.target.float_dtype == "float16" for part in job.plan.parts)
@@ -163,10 +152,7 @@ def build_until_checked(job: Job, output: Output) -> Built:
 def _without_overflow(
     job: Job, output: Output, first: Built | Failure, reasons: dict[str, str]
 ) -> tuple[tuple[Job, Output], Built | Failure]:
-    """The last of more attempts that keep values in float32, until none overflows; the first if only they are wrong.
-
-    `reasons` gets why the values of a part were not measured.
-    """
+    """The last of more attempts that keep values in float32, until none overflows; the first if only they are wrong."""
     attempt, result = (job, output), first
     for _ in range(OVERFLOWS):
         if isinstance(result, Failure) and not isinstance(result.error, CheckFailed):

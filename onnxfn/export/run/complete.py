@@ -46,10 +46,7 @@ def complete_folder(
     values: Values | None,
     tick: Tick,
 ) -> tuple[Path, ...]:
-    """Writes the files of an export besides graphs and files of the checkpoint; returns all files.
-
-    `values`: the options that made the request; None for an export of a spec.
-    """
+    """Writes the files of an export besides graphs and files of the checkpoint; returns all files."""
     written = {file.name for file in built.files}
     sidecars = [
         f"{part.name}.onnx" for part in built.plan.parts if f"{part.name}{options.external_data_suffix}" in written

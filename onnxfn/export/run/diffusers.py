@@ -138,8 +138,8 @@ def export_pipeline_request(request: ExportRequest, on_event: OnEvent = ignore) 
         raise InvalidSpec(f"{request.checkpoint} is a pipeline of diffusers, each part has a spec; leave spec out")
     check_library(request.library, written(request) or {})
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint):
-        trust = request.trust_remote_code
-        pipeline = load_library_model(request.library, request.checkpoint, trust_remote_code=trust)
+        how: dict[str, Any] = {"trust_remote_code": request.trust_remote_code, "revision": request.revision}
+        pipeline = load_library_model(request.library, request.checkpoint, **how)
     requested: dict[str, Any] = {name: getattr(request, name) for name in ("check", "dtypes", "overwrite", "write")}
     build = evolve(build_of(request), template_cache=None)  # it is of whole models
     runs = [partial(pipeline, **run_arguments(text)) for text in request.runs]

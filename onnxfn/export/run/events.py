@@ -52,11 +52,7 @@ def limited(on_event: OnEvent, timeout: float | None, what: str = "the export") 
 
 @contextmanager
 def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, float]]]:
-    """A timer that reports the start, the progress and the end of each stage, and the seconds of each stage so far.
-
-    What `on_event` raises comes out of this context unchanged. Without a listener a stage yields `no_tick`: then
-    nothing has to be called while torch computes.
-    """
+    """A timer that reports the start, the progress and the end of each stage, and the seconds of each stage so far."""
     seconds: dict[str, float] = {}
     is_watched = on_event is not ignore
     error = None

@@ -33,11 +33,7 @@ from onnxfn.specs.stored.reports import Report, StageTimer, no_tick
 
 @frozen
 class Job:
-    """The files of a plan in a folder, and a copy of the model, on its tensors, with which they are compared.
-
-    `real_inputs`: what a preprocessor computed, by the names of parts. `texts`: references of the text on which
-    quantized and 16-bit files are measured, and `floors` what these must reach.
-    """
+    """The files of a plan in a folder, and a copy of the model, on its tensors, with which they are compared."""
 
     model: Any
     plan: Plan

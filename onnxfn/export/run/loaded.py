@@ -113,7 +113,8 @@ class Loaded:
         names = _names(self, destination)
         if missing := [file for file in names if not file.is_file()]:
             raise ModelNotFound(f"no file {missing[0]}, which the export has; export it again")
-        with write_errors(path, sum(file.stat().st_size for file in names)), staging_folder(destination) as staging:
+        size = sum(file.stat().st_size for file in names)
+        with write_errors(path, lambda: size), staging_folder(destination) as staging:
             for file, name in names.items():
                 (staging / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, staging / name)

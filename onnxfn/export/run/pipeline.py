@@ -18,12 +18,12 @@ from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.file_checks import Job
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
 from onnxfn.export.run.planned_files import plan_for_destination
+from onnxfn.export.run.weight_sizes import sized_write_errors
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.models.casting import adapted_copy
 from onnxfn.models.submodules import as_module
 from onnxfn.models.torch_modes import idle_threads, ticking_operators
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import write_errors
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import layout_of
@@ -53,8 +53,7 @@ def export_model(
         destination = Destination(target, layout_of(request.write.layout).subfolder)
         input_adapter = request.adapter if spec.target.adapter_inputs else None
         output = output_of(request, build, folder, destination.onnx_folder, input_adapter, preprocessor)
-        writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
-        threads = idle_threads(request.threads)
+        writing, threads = sized_write_errors(target), idle_threads(request.threads)
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec), threads:
             with timed("plan", "") as tick, ticking_operators(tick):
                 copied = adapted_copy(model, merged_adapter(spec, request.adapter))
@@ -63,7 +62,7 @@ def export_model(
                 real_inputs = real_inputs_by_part(planned, preprocessor)
                 check_floors(planned, request.floors)
             texts = text_references(copied, preprocessor, folder)
-            with staging_folder(destination) as staging:
+            with sized_write_errors(target, planned, copied), staging_folder(destination) as staging:
                 onnx_staging = staging / destination.onnx_folder.relative_to(destination.folder)
                 onnx_staging.mkdir(exist_ok=True)
                 of_check = (request.check, real_inputs, texts, request.floors, preprocessor)

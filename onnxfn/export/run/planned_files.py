@@ -52,11 +52,7 @@ def plan_for_destination(
     decoders: Decoders,
     dtypes: Iterable[str] = (),
 ) -> Plan:
-    """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
-
-    `config`: what the spec reads instead of the model's own. A model for images is run: pass a `model_copy` if other
-    threads may call it. `dtypes`: see `plan_of_variants`. Raises the errors of `export` about specs and arguments.
-    """
+    """The plan of a spec for a model; a single part is named after the file, if the destination is a file."""
     names = checked_dtypes(dtypes)
     values = (config_of(model) or {}) if config is None else config
     try:

@@ -41,13 +41,7 @@ CALLS = 4
 
 
 def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Mapping[str, float]) -> str:
-    """Compares what a program makes on its files, and its parts get in their first calls, with that in PyTorch.
-
-    What is allowed follows from `errors`: the program runs in PyTorch once more, each part in float64 and off by its
-    error. A part without a file in float32 is proven by its floors: then the difference is only stated. Returns a
-    remark on what is not proven. CheckFailed if a number differs by more, InvalidSpec if files do not take what the
-    program passes.
-    """
+    """Compares what a program makes on its files, and its parts get in their first calls, with that in PyTorch."""
     expected, again = _numbers(program, run, errors), _numbers(program, run, errors)
     results = [name for name in expected if name.startswith(RESULT)]
     if not results:
@@ -128,10 +122,7 @@ def _distance(array: Array, other: Array | None) -> float:
 
 
 def _off_by(error: float, owner: Any, method: str) -> Callable[..., Any]:
-    """A method whose results are off at random by this share of their largest number, and by what rounding makes.
-
-    It runs in float64, on inputs moved a little: a picture of one color, which no check has, amplifies rounding.
-    """
+    """A method whose results are off at random by this share of their largest number, and by what rounding makes."""
     import torch
 
     original, wide = getattr(owner, method), getattr(in_dtype_if_small(owner, "float64"), method)

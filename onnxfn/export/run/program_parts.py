@@ -68,8 +68,7 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
         if getattr(model, "use_tiling", False):
             whole = f"a graph has whole pictures; call {name}.disable_tiling()"
             raise InvalidSpec(f"{name} ({_class(model)}) works in tiles, as many as a picture needs; {whole}")
-    # What a pipeline adds to the configurations of its parts, under Optimum's names. Stable Diffusion XL and 3 read
-    # hidden states before the last of their text encoders.
+    # Under Optimum's names. Stable Diffusion XL and 3 read hidden states before the last of their text encoders.
     config = getattr(pipeline, "config", {})
     config = config if isinstance(config, Mapping) else {}
     facts: dict[str, Any] = {"requires_aesthetics_score": bool(config.get("requires_aesthetics_score"))}
@@ -109,10 +108,7 @@ PROMPT, LONGER = "a cat", "a red cat on the moon"
 
 
 def default_runs(pipeline: Any) -> tuple[Callable[[], Any], ...]:
-    """Two runs of a pipeline at its smallest sizes, with those of some known arguments that it takes; else none.
-
-    The second has two longer prompts and a larger picture. InvalidSpec if the pipeline does not run so.
-    """
+    """Two runs of a pipeline at its smallest sizes, with those of some known arguments that it takes; else none."""
     parameters = inspect.signature(type(pipeline).__call__).parameters if callable(pipeline) else {}
     if not {"prompt", "image", "num_inference_steps"} & {*parameters}:
         return ()

@@ -14,7 +14,7 @@ from attrs import evolve
 from onnxfn.export.find.lookup import has_row, loader_spec
 from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
-from onnxfn.export.load.folders import checkpoint_folder
+from onnxfn.export.load.folders import checkpoint_folder, refuse_revision_of_files
 from onnxfn.export.load.loading import load_configuration, load_library_model, load_model, model_without_weights
 from onnxfn.export.load.quantized import checked_quantization, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
@@ -32,17 +32,13 @@ from onnxfn.weights.side_files import Checkpoint, check_unchanged, read_checkpoi
 def export_request(
     request: ExportRequest, on_event: OnEvent = ignore, on_plan: Callable[[Plan], None] = ignore
 ) -> Exported:
-    """Exports the model of a request: a checkpoint of transformers, a GGUF file, or a model of another library.
-
-    `on_plan` gets the plan before weights are read, or after if the spec is derived. InvalidSpec for a pipeline of
-    diffusers, which is several exports.
-    """
+    """Exports the model of a request: a checkpoint of transformers, a GGUF file, or a model of another library."""
     if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
         with _loaded_elsewhere(request, on_event) as (model, other):
             spec = spec_of(request, model)
             on_plan(plan_of(request, spec, model))
             return _export_loaded(request, spec, model, other, on_event)
-    checkpoint = read_checkpoint(checkpoint_folder(request.checkpoint))
+    checkpoint = read_checkpoint(_folder(request))
     config = _configuration(request, checkpoint.folder)
     if request.spec is not None or has_row(config):
         spec = spec_of(request, config)
@@ -61,10 +57,7 @@ def export_request(
 
 
 def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
-    """The plan of a request, with the bytes of its weights. Of a checkpoint with a configuration no weight is read.
-
-    InvalidSpec if the library makes no model without its weights, or a spec can only be derived from a model.
-    """
+    """The plan of a request, with the bytes of its weights. Of a checkpoint with a configuration no weight is read."""
     if request.library not in (TRANSFORMERS, "timm"):
         raise InvalidSpec(
             f"--dry-run reads no weight, and {request.library} makes no model without its weights; leave --dry-run "
@@ -73,7 +66,7 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
         with _loaded_elsewhere(request, on_event, with_weights=False) as (model, _):
             return with_weight_bytes(plan_of(request, spec_of(request, model), model), model)
-    config = _configuration(request, checkpoint_folder(request.checkpoint))
+    config = _configuration(request, _folder(request))
     try:
         spec = spec_of(request, config)
     except InvalidSpec as error:
@@ -83,6 +76,10 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     planned = plan_of(request, spec, config)
     trust = request.trust_remote_code
     return with_weight_bytes(planned, model_without_weights(config, planned.parts[0].spec, trust_remote_code=trust))
+
+
+def _folder(request: ExportRequest) -> Path:
+    return checkpoint_folder(request.checkpoint, revision=request.revision)
 
 
 def _configuration(request: ExportRequest, folder: Path) -> Any:
@@ -120,12 +117,14 @@ def _loaded_elsewhere(
     name, path = request.checkpoint, Path(request.checkpoint)
     if request.library == "diffusers":
         raise InvalidSpec(f"{name} is a pipeline of diffusers, which is an export for each part: export_pipeline")
+    if request.library == TRANSFORMERS:  # a GGUF file
+        refuse_revision_of_files(name, request.revision)
     with stage_timer(on_event) as (timed, _), TemporaryDirectory() as folder:
         if request.library != TRANSFORMERS:
             checkpoint = read_checkpoint(path) if path.is_dir() else None  # else a name on the hub
             with timed("load", name):
-                trust = request.trust_remote_code
-                model = load_library_model(request.library, name, trust_remote_code=trust, with_weights=with_weights)
+                how: dict[str, Any] = {"trust_remote_code": request.trust_remote_code, "revision": request.revision}
+                model = load_library_model(request.library, name, with_weights=with_weights, **how)
             yield model, checkpoint
             return
         with timed("load", name) as tick:

@@ -33,11 +33,7 @@ from onnxfn.weights.write import ResolvedWriteOptions
 
 @frozen
 class Output:
-    """How the graphs of a plan are built and written, with the inputs that choose bits, codes and scales.
-
-    `adapter`: fills inputs of the graphs. `wide`: from the name of a part to the sizes of its float16 values that are
-    kept in float32. `unbound_graph` traces once for variants of the same float dtype.
-    """
+    """How the graphs of a plan are built and written, with the inputs that choose bits, codes and scales."""
 
     build: BuildOptions
     options: ResolvedWriteOptions
@@ -54,10 +50,7 @@ def with_all_layers(output: Output) -> Output:
 
 @frozen
 class Failure:
-    """Why the files of an attempt at a plan are not published; its graphs, none if a part could not be traced.
-
-    `faults`: where the file of each part is wrong; none if no file was checked.
-    """
+    """Why the files of an attempt at a plan are not published; its graphs, none if a part could not be traced."""
 
     error: Exception
     plan: Plan
@@ -126,10 +119,7 @@ RETRIES: tuple[tuple[str, Change], ...] = (
 def with_other_sides(
     requested: Job, job: Job, output: Output, graphs: Sequence[BuiltGraph]
 ) -> tuple[Job, Output] | None:
-    """An attempt at two graphs, one for each side of a condition that limits a part; None if none limits one.
-
-    `requested`: the job without the limits that other attempts have found.
-    """
+    """An attempt at two graphs, one for each side of a condition that limits a part; None if none limits one."""
     limits = [part.spec.limits for part in requested.plan.parts]
     pairs = zip(job.plan.parts, limits, strict=True)
     parts = [evolve(part, spec=evolve(part.spec, limits=of_part)) for part, of_part in pairs]
@@ -166,10 +156,7 @@ KEPT = "; kept in float32"
 def with_wide_values(
     job: Job, output: Output, models: Sequence[Any], reasons: dict[str, str], *, in_all_cases: bool
 ) -> tuple[Job, Output] | None:
-    """An attempt that keeps in float32 what overflows in float16; None if nothing else does. CheckFailed if refused.
-
-    `reasons` gets why the values of a part were not measured.
-    """
+    """An attempt that keeps in float32 what overflows in float16; None if nothing else does. CheckFailed if refused."""
     wide, lines, is_mended = dict(output.wide), list[str](), output.build.float16_overflow == "mend"
     for part, model in zip(job.plan.parts, models, strict=True):
         known: Reach = output.wide.get(part.name, {})

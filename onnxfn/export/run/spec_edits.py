@@ -59,10 +59,7 @@ CHANGES: Mapping[str, Callable[[ExportSpec, Any, Any], ExportSpec]] = MappingPro
 
 
 def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
-    """The spec of a request: its own, or that for a configuration or a model, with its edits.
-
-    Its dtype is the only one whose files get no suffix, else float32. InvalidSpec if it cannot be a single graph.
-    """
+    """The spec of a request: its own, or that for a configuration or a model, with its edits."""
     if request.spec is not None:
         return request.spec
     values = dict(request.edits)

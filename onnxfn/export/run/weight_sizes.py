@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from onnxfn.export.run.planned_files import plan_of_variants
 from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Plan, WeightBytes
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.errors import write_errors
 from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.weights.layouts import OPTIMUM, LayoutName, layout_of
 
@@ -62,6 +64,13 @@ def weight_bytes(
     )
     known = model if is_model else model_without_weights(config, planned.parts[0].spec)
     return {f"{size.part}.onnx": size.bytes for size in with_weight_bytes(planned, known).weight_bytes}
+
+
+def sized_write_errors(path: Path, planned: Plan | None = None, model: Any = None) -> AbstractContextManager[None]:
+    """`write_errors`, which for a full disk names the bytes of the weights of a plan."""
+    return write_errors(
+        path, lambda: sum(size.bytes for size in with_weight_bytes(planned, model).weight_bytes) if planned else 0
+    )
 
 
 def with_weight_bytes(planned: Plan, model: Any) -> Plan:

@@ -2,10 +2,7 @@
 
 Laws: `compose()` is EMPTY; `compose(a) == a`; EMPTY changes nothing; the right-most wins.
 
-compose is associative where it is defined: if `compose(a, b, c)` and `compose(a, compose(b, c))` return specs, they are
-equal. It raises InvalidSpec if what lies to the left is for a task already, and a spec for no task adds to a task: that
-would have no effect. One grouping may raise where the other does not: if `c` chooses the task, `compose(b, c)` is
-allowed although `compose(a, b)` is not.
+It is associative where it is defined: if `c` chooses the task, `compose(b, c)` may be allowed and `compose(a, b)` not.
 
 A source is a name, a dotted path, a formula (see config_values.py), or a getter, which a formula stands for.
 """
@@ -43,7 +40,7 @@ def compose(*specs: ExportSpec) -> ExportSpec:
         last. Axes join by what is known of them: see `joined_axes`.
 
     Raises:
-        InvalidSpec: an argument is not an ExportSpec. An edit is a function: write `toolz.pipe(spec, edit)`. Or a spec
+        InvalidSpec: an argument is not an ExportSpec. An edit is a function: write `pipe(spec, edit)`. Or a spec
             is for a task, and one to its right adds to a task: that would have no effect. Or two of them patch one
             function in different ways.
 
@@ -55,8 +52,7 @@ def compose(*specs: ExportSpec) -> ExportSpec:
         if not isinstance(spec, ExportSpec):
             name = getattr(spec, "__name__", shortened(spec))
             raise InvalidSpec(
-                f"compose joins specs, not the {type(spec).__name__} {name}; an edit is a function of a spec: write "
-                "toolz.pipe(spec, edit)"
+                f"compose joins specs, not the {type(spec).__name__} {name}; an edit changes one: pipe(spec, edit)"
             )
     _refuse_late_tasks(specs)
     return group(*specs) if specs else EMPTY

@@ -81,11 +81,7 @@ def padded(side: Side) -> ExportSpec:
 
 
 def dummies(spec: AnySpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
-    """The dummy of each input of a planned spec, or of one whose sizes and generators do not read the configuration.
-
-    `sizes` of dynamic axes replace those of the spec. UnknownName for a size that no input has, an axis without a size,
-    or an unknown generator or function. InvalidSpec if a generator cannot make the array.
-    """
+    """The dummy of each input of a planned spec, or of one whose sizes and generators do not read the configuration."""
     all_sizes = known_sizes(spec, sizes)
     return {input_.name: dummy(spec, input_, all_sizes, seed=seed) for input_ in spec.inputs}
 

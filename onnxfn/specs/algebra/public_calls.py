@@ -74,12 +74,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Callable[Parameters, Result]:
-    """A public function whose refusals are easy to read. It returns what `function` returns.
-
-    The traceback of an OnnxfnError ends at the call. Where another error comes from an argument of a wrong type, or a
-    spec would hold one, InvalidSpec says which argument. Any error has a note if an imported package is newer than the
-    newest that was tried. A function that is returned, such as an edit without its spec, is public too.
-    """
+    """A public function whose refusals are easy to read. It returns what `function` returns."""
 
     @wraps(function)
     def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:

@@ -1,9 +1,9 @@
-"""`as_edit`: lets an edit be called without a spec, for `toolz.pipe`. The types of this module are in its `.pyi`."""
+"""`as_edit`: lets an edit be called without a spec, for `pipe`. The types of this module are in its `.pyi`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import reduce, wraps
 from inspect import signature
 from typing import Any
 
@@ -39,3 +39,17 @@ def as_edit(function: Callable[..., ExportSpec]) -> Callable[..., Any]:
         return change
 
     return edit
+
+
+def pipe(spec: ExportSpec, *edits: Callable[[ExportSpec], ExportSpec]) -> ExportSpec:
+    """The spec after the edits, in this order: `pipe(spec, f, g) == g(f(spec))`.
+
+    Args:
+        spec: A spec.
+        edits: Functions from spec to spec, such as edits that are called without a spec.
+
+    >>> from onnxfn import with_opset
+    >>> pipe(ExportSpec(), with_opset(21)).target.opset
+    21
+    """
+    return reduce(lambda edited, edit: edit(edited), edits, spec)

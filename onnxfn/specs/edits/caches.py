@@ -162,10 +162,7 @@ def cross_cache(
 def self_cache(
     *, heads: str, key: str, value: str, layers: Source = "decoder_num_layers", after: str = "input_ids"
 ) -> ExportSpec:
-    """A spec of a cache of self-attention alone, for a decoder that computes its cross-attention anew in each call.
-
-    For the arguments see `cross_cache`. Names do not say `decoder`.
-    """
+    """A spec of a cache of self-attention alone, for a decoder that computes its cross-attention anew in each call."""
     both = cross_cache(heads=heads, key=key, value=value, layers=layers, after=after)
     rows = (
         evolve(row, name=kind, input_name=f"past_key_values.{LAYER}.{kind}", output_name=f"present.{LAYER}.{kind}")

@@ -59,11 +59,7 @@ BUFFER = "max_cache_length"
 
 
 def in_buffers(spec: ExportSpec) -> ExportSpec:
-    """The spec of a file with keys and values in buffers of one length, if its target has a static cache.
-
-    A graph that returns keys and values also takes their buffers, and the index at which it writes; a mask over past
-    and new tokens covers the buffer, with 0 behind these. InvalidSpec for an earlier opset.
-    """
+    """The spec of a file with keys and values in buffers of one length, if its target has a static cache."""
     length, every = spec.target.static_cache, spec.cache.rows
     rows = tuple(row for row in every if spec.cache.past == "both" or (row.grows and row.output_name))
     written = next((row for row in rows if row.grows), None)

@@ -319,6 +319,11 @@ class Exported:
         saved = self._loaded().save(path, overwrite=overwrite)
         return evolve(self, path=saved.path, files=saved.files, loaded=saved)
 
+    @property
+    def passed(self) -> bool:
+        """Whether the files were checked, and agree with PyTorch."""
+        return self.report is not None and self.report.passed
+
     def _loaded(self) -> Any:
         if self.loaded is None:
             raise InvalidSpec(f"this result was read from JSON; open its files: onnxfn.load({self.path!r})")

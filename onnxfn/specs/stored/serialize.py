@@ -213,7 +213,7 @@ def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str]
         raise InvalidSpec(f"the records are nested more than {DEEPEST} deep") from None
     except (TypeError, ValueError) as problem:  # a number of more than 4300 digits is a ValueError
         raise InvalidSpec(f"not JSON: {problem}") from problem
-    if not isinstance(data, (dict, list)):
+    if not isinstance(data, (dict, list)) or (isinstance(data, dict) and "record" not in data):
         raise InvalidSpec(f"the JSON is {shortened(data)}; a record is an object with the key 'record'")
     restored = from_plain(_without_header(data), trust=trust)
     if not isinstance(restored, record):
