@@ -13,8 +13,9 @@ GUIDE = Path(__file__).parents[2] / "guide"
 
 
 def pages() -> Mapping[str, Path]:
-    """From the topic of a page to its file."""
-    return {file.stem: file for file in sorted(GUIDE.glob("*.md"))}
+    """From the topic of a page to its file, in the order of the web site: from a first export to programs."""
+    site = (GUIDE / "mkdocs.yml").read_text()
+    return {file.stem: file for file in sorted(GUIDE.glob("*.md"), key=lambda file: site.find(f"/{file.name}"))}
 
 
 def index() -> str:
