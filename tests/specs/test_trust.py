@@ -120,6 +120,7 @@ def test_names_become_modules_in_these_files_alone():
         "models/patching.py",
         "architectures/functions.py",
         "architectures/patch_table.py",
+        "export/jobs/options.py",
         "export/load/loading.py",
         "export/derive/sample_arguments.py",
         "export/batch/server.py",

@@ -73,7 +73,6 @@ def exported_facts(exported: Any) -> ResultFacts:
     graphs = {name: sizes[PurePath(name).name] for name in names if PurePath(name).name in sizes}
     first = {f"{part.name}.onnx": part for part in exported.plan.parts if is_first_variant(part, exported.plan)}
     of_first = {name: first[PurePath(name).name] for name in graphs or first if PurePath(name).name in first}
-    limits = [(str(limit),) for limit in exported.limits]
     return ResultFacts(
         printing.exported_title(exported),
         printing.exported_summary(exported),
@@ -90,7 +89,7 @@ def exported_facts(exported: Any) -> ResultFacts:
             *printing.left_out_sections(exported.plan),
             ("weights", [(exported.weights_from,)] if exported.weights_from else []),
             ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
-            ("limits of dynamic axes", limits),
+            ("limits of dynamic axes", [(str(limit),) for limit in exported.limits]),
         ],
         [
             ("repeated layers", [(repeat,) for repeat in exported.repeats]),

@@ -207,6 +207,7 @@ def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str]
     onnxfn.specs.errors.InvalidSpec: field 'function' of Generator names code outside onnxfn's tables: \
 'my_package.dummies:ids'; if you trust it: trust=('my_package',)
     """
+    trusted = as_tuple(trust)
     try:
         data = json.loads(text)
     except RecursionError:
@@ -215,7 +216,7 @@ def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str]
         raise InvalidSpec(f"not JSON: {problem}") from problem
     if not isinstance(data, (dict, list)) or (isinstance(data, dict) and "record" not in data):
         raise InvalidSpec(f"the JSON is {shortened(data)}; a record is an object with the key 'record'")
-    restored = from_plain(_without_header(data), trust=trust)
+    restored = from_plain(_without_header(data), trust=trusted)
     if not isinstance(restored, record):
         actual = type(restored).__name__
         raise InvalidSpec(f"the text describes a record {actual}, and not {record.__name__}; pass record={actual}")
