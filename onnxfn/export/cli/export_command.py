@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
@@ -49,7 +48,7 @@ def checked_push(request: ExportRequest, values: Values) -> str | None:
         raise InvalidSpec("--push uploads a folder that was checked; leave out --dry-run and --no-check, name a folder")
     from huggingface_hub import get_token
 
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+    if repository.strip("/").count("/") != 1:
         raise InvalidSpec(f"--push {repository} is no repository of the hub; write it as me/my-model")
     if get_token() is None:
         raise InvalidSpec("--push needs a token of the hub: run `hf auth login`, or pass --token")

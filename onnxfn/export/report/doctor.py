@@ -72,8 +72,7 @@ def doctor() -> Findings:
     Returns:
         A row for onnxfn, Python, each package, the providers of ONNX Runtime, cores, memory, disks, and the hub.
 
-    >>> from onnxfn import doctor
-    >>> [row.value for row in doctor().rows if row.name == "onnxfn"] == [onnxfn.__version__]
+    >>> [row.value for row in doctor().rows if row.name == "onnxfn"] == [VERSION]
     True
     """
     return Findings([*_packages(), *_machine(), *_hub()])

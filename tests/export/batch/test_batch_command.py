@@ -82,5 +82,5 @@ def test_a_table_has_a_row_for_each_job_and_errors_first():
     assert lines[5].split() == ["out/0", "exported", "1.5", "s", "2.00", "GB", "3.00", "MB"]
     assert len(lines) == 46
     brief = screen(batch_title(result), batch_sections(result)).splitlines()
-    assert len(brief) == 24
-    assert brief[-1].strip() == "and 23 more: --verbose"
+    assert len(brief) == 39
+    assert brief[-1].strip() == "and 8 more: --verbose"
