@@ -140,6 +140,6 @@ else:
         if "__repr__" not in vars(decorated):
             decorated.__repr__ = short_repr
         if "__str__" in vars(decorated) and "_repr_html_" not in vars(decorated):
-            # the lines as they print, also if they are wider than the page
-            decorated._repr_html_ = lambda self: f'<pre style="overflow-x:auto">{escape(str(self))}</pre>'
+            style = "overflow-x:auto;font-family:monospace"  # the lines as they print, also if the page is narrower
+            decorated._repr_html_ = lambda self: f'<pre style="{style}">{escape(str(self))}</pre>'
         return frozen(decorated, field_transformer=typed_fields, **options)

@@ -76,8 +76,9 @@ def _saved_traceback(error: Exception) -> str:
 
 
 def set_hub_access(values: dict[str, Any]) -> None:
-    """Takes the options of the hub out of `values`, and sets the variables that its client reads."""
-    os.environ.update({variable: str(values.pop(name)) for name, variable in OF_HUB.items() if name in values})
+    """Sets the variables that the client of the hub reads, and takes the token out of `values`."""
+    os.environ.update({variable: str(values[name]) for name, variable in OF_HUB.items() if name in values})
+    values.pop("token", None)
 
 
 def without_token(text: str) -> str:

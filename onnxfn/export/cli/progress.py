@@ -38,7 +38,7 @@ def progress(file: TextIO | None = None) -> OnEvent:
 def stages(file: TextIO | None = None, *, transient: bool) -> OnEvent:
     """The same as `progress(file)`; its bars vanish if they are `transient`."""
     console = _console(file)
-    if console.is_terminal:
+    if console.file.isatty():
         return stage_bars(console, transient=transient)
 
     def show(event: Event) -> None:
@@ -53,7 +53,7 @@ def stages(file: TextIO | None = None, *, transient: bool) -> OnEvent:
 def jobs_shown() -> Iterator[OnBatchEvent]:
     """Shows ended jobs and the remaining time: on a terminal by a bar that vanishes at the end, elsewhere by lines."""
     console = _console()
-    if not console.is_terminal:
+    if not console.file.isatty():  # a notebook asks for colors, and is no terminal
         yield lambda event: _print_job(console, event)
         return
     with _bar(console, transient=True) as bar:

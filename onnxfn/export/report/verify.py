@@ -91,7 +91,7 @@ def verify(folder: str | Path) -> Verification:
         raise ModelNotFound(f"no folder {folder}; verify takes the folder of an export")
     parts = report_folders(folder)
     if not parts:
-        missing = f"no {REPORT_FILE} in {folder}: another program or an older onnxfn wrote it; export it again"
+        missing = f"no {REPORT_FILE} in {folder}: it is no export, or an older onnxfn wrote it; export it again"
         return Verification(str(folder), 0, 0, faults=[missing])
     results = [_verified(part) for part in parts]
     return Verification(
