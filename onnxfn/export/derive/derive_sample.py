@@ -69,12 +69,23 @@ def derive_from_sample(
     certain, limits = _certain(copied, base, tensors, ranges, inputs.size_generators(tensors, axes))
     base = compose(base, ExportSpec(limits=limits))
     base, generators, runs = accepted_sizes(copied, base, tensors, certain)
+    _refuse_still_axes(base, axes, [name for name in names if name not in axes])
     inputs.check_results(type(model).__name__, runs)
     values = (f"{constant.name}={constant.value!r}" for constant in call.constants)
     provenance = ExportSpec(derived=f"{type(model).__name__}.forward({', '.join((*names, *values))}){FROM_SAMPLE}")
     masks = _masks_of_one_value(generators, tensors)
     spec = compose(with_generators(base, generators), outputs_spec(runs, names), provenance, masks)
     return with_traced_axes(copied, spec, runs[0])
+
+
+def _refuse_still_axes(base: ExportSpec, axes: Mapping[str, str], unnamed: Sequence[str]) -> None:
+    """InvalidSpec if an axis that `axes` names has one size, and others may follow it: tensors without a pattern."""
+    words = {word for pattern in axes.values() for word in pattern.split()}
+    still = next((str(limit) for limit in base.limits for word in words if str(limit).startswith(f"{word} == ")), None)
+    if still and unnamed:
+        raise InvalidSpec(
+            f"{base.name} runs with {still} alone; {listed(unnamed)} has no pattern: name its axes in `axes`"
+        )
 
 
 def _masks_of_one_value(generators: Mapping[str, Generator], tensors: Sequence[SampleTensor]) -> ExportSpec:

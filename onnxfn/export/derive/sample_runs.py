@@ -33,7 +33,6 @@ from onnxfn.specs.records import Generator
 Generators = Mapping[str, Generator]
 """The generator of each input, by the name of the input."""
 
-
 Runs = tuple[Run, ...]
 """The runs of a module at all sizes."""
 

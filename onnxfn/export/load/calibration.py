@@ -72,11 +72,7 @@ def _file_errors(file: Path) -> AbstractContextManager[None]:
 
 
 def calibrated(source: Source, model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer, left: Left) -> Any:
-    """The graph of a part with what its rules choose by runs on real inputs: codes of weights, scales of activations.
-
-    A part that reads text runs on that of the source; another on pictures that are drawn, or on dummies. `left` gets
-    what keeps its nearest codes, until the weights are written, or its floats.
-    """
+    """The graph of a part with what its rules choose by runs on real inputs; `left` gets what keeps nearest codes."""
     rules = part.spec.target.quantization
     if any(rule.calibrated for rule in rules) and reads_text(part.spec):
         inputs = _text_runs(source, model, part, plan)

@@ -35,10 +35,7 @@ FLOAT32_BYTES = 4
 
 
 def checked_quantization(name: str, config: Any = None, *, dequantize: bool) -> QuantizedCheckpoint | None:
-    """The quantized checkpoint in a folder; None if it is not quantized. No weight is read.
-
-    LoadFailed if its format is unknown, or, without `dequantize`, if MatMulNBits cannot hold its weights.
-    """
+    """The quantized checkpoint in a folder; None if it is not quantized. LoadFailed if its weights cannot be held."""
     if not Path(name).is_dir():
         if getattr(config_of(config) or config, CONFIG_KEY, None):
             raise LoadFailed(f"{name} is quantized; download it and pass its folder: hf download {name} --local-dir X")

@@ -18,10 +18,7 @@ from onnxfn.weights.onnx_files import stored_tensors
 
 
 def write_page(folder: Path, file: Path, *, overwrite: bool) -> Path:
-    """Writes the page of an export, or of the parts of a pipeline; returns its path.
-
-    ModelNotFound without a report; InvalidSpec for a damaged one; OutputExists for a file that may not be replaced.
-    """
+    """Writes the page of an export, or of the parts of a pipeline; ModelNotFound, InvalidSpec for a bad report."""
     folders = report_folders(folder) if folder.is_dir() else []
     if not folders:
         raise ModelNotFound(f"no {REPORT_FILE} in {folder}; report takes the folder of an export")

@@ -114,20 +114,24 @@ Reader = Callable[[Source], Any]
 
 def snapshot(config: Any) -> Snapshot:
     """A configuration, or that of a model, as a plain dict that also has the names of transformers' `attribute_map`."""
-    for value in (config, config_of(config)):
+    for value in (config, config_of(config), _fields(config)):
         if isinstance(value, Mapping):
             return value
         if hasattr(value, "to_dict"):
             return _as_dict(value)
-    raise InvalidSpec(
-        f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}"
-    )
+    raise InvalidSpec(f"a configuration is a dict, an object with fields, or a model with one, not {config!r}")
 
 
 def config_of(model: Any) -> Any:
     """The configuration of a model: its `config`, or timm's `pretrained_cfg`; None if neither can be read as a dict."""
-    values = (getattr(model, name, None) for name in ("config", "pretrained_cfg"))
-    return next((value for value in values if isinstance(value, Mapping) or hasattr(value, "to_dict")), None)
+    values = [getattr(model, name, None) for name in ("config", "pretrained_cfg")]
+    known = (value for value in values if isinstance(value, Mapping) or hasattr(value, "to_dict"))
+    return next(iter((*known, *filter(None, map(_fields, values)))), None)
+
+
+def _fields(value: Any) -> Mapping[str, Any] | None:
+    """The fields of a plain object, such as a dataclass; None of a module, and of others without any."""
+    return vars(value) if hasattr(value, "__dict__") and not callable(value) else None
 
 
 def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:

@@ -225,10 +225,7 @@ def check_status(report: Any) -> str:
 
 
 def report_points(report: Any) -> dict[str, dict[str, float]]:
-    """The points of a plot: the errors of each output in each case, and measurements, as multiples of what is allowed.
-
-    Outputs that differ in the layer alone are one row, with the largest of their values. An error of 0 is exact.
-    """
+    """The errors of each output in each case, and measurements, as multiples of what is allowed; layers are one row."""
     rows = [((f"{each.part}: {each.output}",), each.errors) for each in report.differences]
     rows += [
         ((f"{each.part}: {each.output}, {each.measure}",), [(each.cases, *_shortfall(each))])

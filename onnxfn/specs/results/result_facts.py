@@ -231,10 +231,7 @@ def brief(facts: ResultFacts, more: str = VERBOSE) -> str:
 
 
 def screen(heading: str, sections: Sections, summary: str = "", more: str = VERBOSE, *, whole: int = 0) -> str:
-    """Sections as text in less than LINES lines of WIDTH characters; the longest lose their last lines.
-
-    The first `whole` sections are cut only if there is no room for them alone. The line before is that of the task.
-    """
+    """Sections as text in less than LINES lines of WIDTH characters: the longest lose lines, the first `whole` last."""
     title = [*printing.wrapped(heading, WIDTH, 2), *(printing.wrapped(f"  {summary}", WIDTH, 2) if summary else [])]
     shown = [(name, printing.section_lines(rows, WIDTH - 4)) for name, rows in sections]
     first, last = ([each for each in part if each[1]] for part in (shown[:whole], shown[whole:]))

@@ -90,6 +90,11 @@ def test_a_graph_that_ignores_a_mask_of_ones_fails_its_check(tmp_path):
         onnxfn.export(compose(spec, faulty), model, tmp_path / "faulty.onnx")
 
 
+def test_an_axis_that_a_tensor_without_a_pattern_holds_still_is_refused():
+    with pytest.raises(onnxfn.InvalidSpec, match="runs with time == 3 alone; mask has no pattern"):
+        onnxfn.derived(Pooled(), sample=POOLED, axes={"ids": TOKENS["ids"]})
+
+
 def test_an_axis_without_a_size_in_any_case_is_checked_at_other_sizes(tmp_path):
     """After axes were renamed, all cases had the sizes of the trace."""
     spec = compose(

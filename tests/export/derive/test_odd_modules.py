@@ -416,6 +416,18 @@ class Configured(nn.Linear):
 
 
 @pytest.mark.parametrize("config", [SimpleNamespace(width=4), States(4, 4), "tiny"])
-def test_a_configuration_that_cannot_be_read_as_a_dict_is_none(config):
+def test_a_configuration_of_any_kind_is_no_obstacle(config):
     model = Configured(config)
     assert onnxfn.export(onnxfn.derived(model, sample=real(2, 4)), model).report.passed
+
+
+def test_a_spec_reads_the_fields_of_a_plain_configuration():
+    model = Configured(SimpleNamespace(width=4))
+    spec = onnxfn.compose(
+        onnxfn.takes("input", "batch_size width=", "normal", kind="float"),
+        onnxfn.gives("output", "batch_size 2"),
+        onnxfn.reads(width="width"),
+        onnxfn.sized(batch_size=3),
+    )
+    assert onnxfn.plan(spec, model) == onnxfn.plan(spec, model.config)
+    assert onnxfn.export(spec, model, config=model.config).inputs == {"input": {0: "batch_size"}}
