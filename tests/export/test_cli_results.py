@@ -190,13 +190,15 @@ def test_the_bar_has_the_rate_and_the_time_that_is_left_and_vanishes(terminal):
     assert re.search(r"\x1b\[2K(\x1b\[\?25h|\r)*$", terminal.getvalue())  # the line of the bar is erased
 
 
+@pytest.mark.parametrize("colors", ["", "1"])
 @pytest.mark.parametrize("transient", [True, False])
-def test_a_stage_is_a_line_where_there_is_no_terminal(transient, monkeypatch):
+def test_a_stage_is_a_line_where_there_is_no_terminal(transient, colors, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", colors)  # as a notebook does
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     show = stages(transient=transient)
     for event in WRITE:
         show(event)
-    assert sys.stderr.getvalue().splitlines() == [
+    assert without_codes(sys.stderr.getvalue()).splitlines() == [
         "copy model.safetensors  8.0/8.0 MB  1.0 s  8.0 MB/s",
         "write model  4.0/4.0 MB  2.0 s  2.0 MB/s",
     ]
