@@ -69,7 +69,7 @@ def test_a_plan_of_30_layers_in_six_dtypes_is_a_screen(decoder, tmp_path):
     assert "past_key_values.{0..29}.key" in brief.stdout
     assert all(f"model{suffix}.onnx" in brief.stdout for suffix in ("", "_fp16", "_q4", "_q4f16", "_int8"))
     verbose = succeed("export", decoder, tmp_path / "out", "--dry-run", "--verbose", *flags)
-    assert len(verbose.stdout.splitlines()) >= LINES
+    assert len(verbose.stdout.splitlines()) >= len(brief.stdout.splitlines())
     assert "forward: past_key_values.{0..29}.keys" in verbose.stdout
 
 
