@@ -57,11 +57,15 @@ def runnable_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Conditi
 
 def _ends(base: Sizes, name: str, runs: Callable[[Sizes], bool]) -> tuple[int | None, int]:
     """The ends of an axis that runs at half its size, as with a table of so many rows; else its size and its size."""
-    size, sides = base[name], [{**base, name: other} for other in range(4 * base[name] + max(GROWN))]
-    if size == 1 or not all(runs(sides[other]) for other in (size - 1, -(-size // 2))):
+    size = base[name]
+
+    def fails(other: int) -> bool:
+        return not runs({**base, name: other})
+
+    if size == 1 or fails(size - 1) or fails(-(-size // 2)):
         return size, size
-    low = 1 + bisect_left(sides[1:size], True, key=runs)
-    return low if low > 1 else None, size + bisect_left(sides[size + 1 :], True, key=lambda each: not runs(each))
+    low = 1 + bisect_left(range(1, size), True, key=lambda other: not fails(other))
+    return low if low > 1 else None, size + bisect_left(range(size + 1, 4 * size + max(GROWN)), True, key=fails)
 
 
 def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) -> int | None:

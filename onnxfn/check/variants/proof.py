@@ -223,10 +223,9 @@ def check_error(report: Report) -> CheckFailed:
 def _difference_text(name: str, differences: Sequence[Difference]) -> str:
     """How far outputs that differ in the layer alone are off: the figures of the worst."""
     worst = max(differences, key=lambda each: (each.of_bound, each.max_abs))
-    return (
-        f"{name} is {worst.max_abs:.2e} away from PyTorch "
-        f"at {worst.worst_case} (allowed are {worst.tolerance:.1e}{_own_error(worst)})"
-    )
+    own = "" if worst.own_error is None else f"; the error of PyTorch itself is {worst.own_error:.1e}"
+    allowed = f"(allowed are {worst.tolerance:.1e}{own})"
+    return f"{name} is {worst.max_abs:.2e} away from PyTorch at {worst.worst_case} {allowed}"
 
 
 def differs_by_rounding(report: Report) -> bool:
@@ -245,7 +244,3 @@ def _failed_sections(report: Report) -> list[str]:
     allowed = "" if first.tolerance is None else f" (allowed are {first.tolerance:.1e})"
     names = listed([f"{each.part}: {each.section}" for each in failed])
     return [f"{names} differ: {first.output!r} of the first is {first.max_abs:.2e} away from PyTorch{allowed}"]
-
-
-def _own_error(difference: Difference) -> str:
-    return "" if difference.own_error is None else f"; the error of PyTorch itself is {difference.own_error:.1e}"

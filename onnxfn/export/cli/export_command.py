@@ -66,15 +66,15 @@ def run(request: ExportRequest, form: texts.Form, *, dry_run: bool) -> None:
         say_parts(form, request.path, export_pipeline_request(request, on_event))
     else:
         exported = export_request(request, on_event, print_plan)
-        whole = everything(exported_facts(exported))
-        texts.say_in_form(form, partial(texts.result_content, exported), whole, partial(texts.result_text, exported))
+        content, text = partial(texts.result_content, exported), partial(texts.result_text, exported)
+        texts.say_in_form(form, content, lambda: everything(exported_facts(exported)), text)
 
 
 def say_parts(form: texts.Form, path: str, parts: Mapping[str, Exported]) -> None:
     """Prints the results of the parts of a program in a form."""
-    whole = "\n".join(f"{name}: {everything(exported_facts(part))}" for name, part in parts.items())
+    whole = (f"{name}: {everything(exported_facts(part))}" for name, part in parts.items())
     content, text = partial(texts.pipeline_content, path, parts), partial(texts.pipeline_text, path, parts)
-    texts.say_in_form(form, content, whole, text)
+    texts.say_in_form(form, content, lambda: "\n".join(whole), text)
 
 
 def _print_plan(request: ExportRequest, form: texts.Form, plan: Plan, *, is_all: bool) -> None:
@@ -83,7 +83,8 @@ def _print_plan(request: ExportRequest, form: texts.Form, plan: Plan, *, is_all:
         say(f"task: {plan.task}{'' if request.task else ' (found)'}")
     if is_all or form == "verbose":
         destination = Destination(Path(request.path), layout_of(request.write.layout).subfolder)
-        texts.say_in_form(form, partial(texts.plan_content, plan, destination), plan, partial(texts.plan_text, plan))
+        content, text = partial(texts.plan_content, plan, destination), partial(texts.plan_text, plan)
+        texts.say_in_form(form, content, lambda: plan, text)
 
 
 LOG = "batch.jsonl"
@@ -108,7 +109,7 @@ def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **opti
         with jobs_shown() as on_event:
             result = export_many(listed, log=log, on_event=on_event, **options)
     content = partial(batch_content, result, is_dry_run=is_dry_run)
-    texts.say_in_form(form, content, result, lambda: screen(batch_title(result), batch_sections(result)))
+    texts.say_in_form(form, content, lambda: result, lambda: screen(batch_title(result), batch_sections(result)))
     if result.failed and not is_dry_run:
         raise typer.Exit(1)
 

@@ -48,13 +48,13 @@ def result_form(values: Mapping[str, Any]) -> Form:
     return "json" if "json" in values else "verbose" if "verbose" in values else "brief"
 
 
-def say_in_form(form: Form, json_content: Callable[[], Any], everything: Any, brief: Callable[[], str]) -> None:
-    """Prints a result in one of the forms; `json_content` must not have NaN or infinity, which JSON lacks."""
+def say_in_form(form: Form, content: Callable[[], Any], whole: Callable[[], Any], brief: Callable[[], str]) -> None:
+    """Prints a result in one form, which alone is made; `content` is for JSON, which has no NaN and no infinity."""
     match form:
         case "json":
-            say(json.dumps(json_content(), indent=2, allow_nan=False))
+            say(json.dumps(content(), indent=2, allow_nan=False))
         case "verbose":
-            say(everything)
+            say(whole())
         case _:
             say(brief())
 

@@ -108,9 +108,7 @@ def _hub() -> Iterator[Finding]:
     from huggingface_hub import constants, get_token
 
     yield _disk("hub cache", Path(constants.HF_HUB_CACHE))
-    yield Finding(
-        "hub token", "there is one" if get_token() else "none (private models and push need it: hf auth login)"
-    )
+    yield Finding("hub token", "there is one" if get_token() else "none (private models, push: hf auth login)")
     yield Finding("hub", "offline, by HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else constants.ENDPOINT)
 
 
