@@ -119,7 +119,9 @@ def snapshot(config: Any) -> Snapshot:
             return value
         if hasattr(value, "to_dict"):
             return _as_dict(value)
-    raise InvalidSpec(f"a configuration is a dict, an object with fields, or a model with one, not {config!r}")
+    raise InvalidSpec(
+        f"a configuration is a dict, an object with fields, or a model with one, not {type(config).__name__}"
+    )
 
 
 def config_of(model: Any) -> Any:
