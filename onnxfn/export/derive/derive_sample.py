@@ -20,7 +20,7 @@ from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.compose import EMPTY, compose, named
 from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, Target
-from onnxfn.specs.conditions import Condition
+from onnxfn.specs.conditions import Condition, range_of
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
 from onnxfn.specs.plan.text_cases import thresholds
@@ -80,12 +80,11 @@ def derive_from_sample(
 
 def _refuse_still_axes(base: ExportSpec, axes: Mapping[str, str], unnamed: Sequence[str]) -> None:
     """InvalidSpec if an axis that `axes` names has one size, and others may follow it: tensors without a pattern."""
-    words = {word for pattern in axes.values() for word in pattern.split()}
-    still = next((str(limit) for limit in base.limits for word in words if str(limit).startswith(f"{word} == ")), None)
+    words = dict.fromkeys(word for pattern in axes.values() for word in pattern.split())
+    still = {word: low for word in words for low, high in [range_of(base.limits, word)] if low == high}
     if still and unnamed:
-        raise InvalidSpec(
-            f"{base.name} runs with {still} alone; {listed(unnamed)} has no pattern: name its axes in `axes`"
-        )
+        alone = listed(f"{word} == {size}" for word, size in still.items())
+        raise InvalidSpec(f"{base.name} runs with {alone} alone; {listed(unnamed)} has no pattern: write it in `axes`")
 
 
 def _masks_of_one_value(generators: Mapping[str, Generator], tensors: Sequence[SampleTensor]) -> ExportSpec:
