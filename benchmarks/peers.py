@@ -179,6 +179,8 @@ def _of_fewer_bits() -> Iterator[Exporter]:
         yield small(f"onnxfn {dtype} unchecked", OURS, _onnxfn(*options, "--no-check"), dtype=dtype)
         by_sections = _onnxfn(*options, *floors, "--check", "sections")
         yield small(f"onnxfn {dtype} by sections", OURS, by_sections, dtype=dtype)
+    calibrated = _onnxfn("--no-template-cache", "--dtype", "q4c", "--no-check")
+    yield small("onnxfn q4c unchecked", OURS, calibrated, dtype="q4c")
     yield small("genai builder float16", "genai", _genai("fp16", "cuda"), dtype="float16")
     yield small("genai builder int4", "genai", _genai("int4", "cpu"), dtype="q4")
     mixed = ("--extra_options", "algo_config=k_quant_mixed")
