@@ -11,6 +11,7 @@ from toolz import groupby
 
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain
 from onnxfn.graphs.nodes.slots import bind_weights, merge_slots
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
@@ -61,10 +62,14 @@ def build_graph(
             built = (unbound_graph or _unbound_graph)(model, part, timed, options)
             save_template(options.template_cache, name, built, options.template_cache_bytes)
             built = finished_graph(built, part, tensors)
-        if not any(hasattr(tensor, ATTRIBUTE) for tensor in tensors.values()):
-            return evolve(built, template=name)
+        graph, stored = built.model, built.stored
         with pass_errors(part):
-            graph, stored = keep_stored_blocks(built.model, tensors)
+            if any(hasattr(tensor, ATTRIBUTE) for tensor in tensors.values()):
+                graph, stored = keep_stored_blocks(graph, tensors)
+            if DOMAIN in import_domain(graph).opset_imports:
+                from onnxfn.graphs.passes.definitions import define_operators
+
+                graph = define_operators(graph)
         return evolve(built, model=graph, stored=stored, template=name)
 
 

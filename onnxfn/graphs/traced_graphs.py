@@ -10,7 +10,6 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.architectures.patch_table import OPERATOR_OPSET
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.capture import capture, parameter_names
@@ -138,15 +137,8 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[An
         *((tell_lengths,) if target.static_cache else ()),
         separate_pads,
         *((pretranspose,) if options.pretranspose else ()),
-        *((_with_definitions,) if (target.opset or 0) >= OPERATOR_OPSET else ()),
         lambda graph: name_ports(graph, part),
     )
-
-
-def _with_definitions(graph: Any) -> Any:
-    from onnxfn.graphs.passes.definitions import define_operators
-
-    return define_operators(graph)
 
 
 def pass_errors(part: Part) -> AbstractContextManager[None]:

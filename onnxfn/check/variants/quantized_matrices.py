@@ -260,7 +260,7 @@ def _codes_per_byte(value: str, nodes: Any, read: Tensors) -> int:
     """The number of codes in a byte of a value: the number of shift distances of a BitShift."""
     names = {value}
     for node in nodes:  # in the order in which they run
-        if names & {*node.input} and node.op_type == "Unsqueeze":
+        if names & {*node.input} and node.op_type in ("Unsqueeze", "BitwiseAnd"):
             names.update(node.output)
         elif node.op_type == "BitShift" and node.input[0] in names:
             return prod(read(node.input[1]).shape)

@@ -1,7 +1,8 @@
-"""The definitions of operators of `com.microsoft` that other runtimes do not have: the standard operators."""
+"""The bodies of operators of `com.microsoft`: functions of standard operators, for programs that lack the operators."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from onnxfn.graphs.nodes import nodes
@@ -9,19 +10,63 @@ from onnxfn.graphs.nodes import nodes
 DEFINED = ("CausalConvWithState", "LinearAttention")
 """Operators of `com.microsoft` that have the inputs, outputs and attributes of the standard operator of their name."""
 
+BODIES = Path(__file__).parent / "bodies.txt"
+"""The bodies of other operators, one for each choice of optional inputs, each after an empty line."""
+
+ABSENT = "no_"
+"""How the names of those inputs of a body begin that its nodes leave out."""
+
+OVERLOADS = 10
+"""The first version of ONNX's format in which functions of one name may differ by an overload."""
+
 
 def define_operators(model: Any) -> Any:
-    """Adds to a graph of opset 27 or later a function for each operator of DEFINED: the standard operator.
+    """Adds the bodies of its operators of `com.microsoft` to a graph: functions of the same domain and name.
 
-    ONNX Runtime takes its own kernel of the operator, and every other program the function.
+    ONNX Runtime takes its own kernel of the operator, and every other program the function. Where nodes of one operator
+    have other inputs than the first, they call an overload of the function.
     """
-    for name in DEFINED:
-        first = next((node for node in model.graph.all_nodes() if node.op_type == name), None)
-        if first is not None:
-            function = _definition(name, first.attributes, model.opset_imports[""])
-            model.functions[function.identifier()] = function
-            nodes.import_domain(model)
-    return model
+    overloads: dict[tuple[str, tuple[bool, ...]], str] = {}
+    for node in [node for node in model.graph.all_nodes() if node.domain == nodes.DOMAIN]:
+        key = node.op_type, () if node.op_type in DEFINED else _present(node.inputs)
+        if key not in overloads:
+            function = _body(node, model.opset_imports[""])
+            earlier = sum(name == node.op_type for name, _ in overloads)
+            overloads[key] = f"inputs_{earlier + 1}" if earlier and function is not None else ""
+            if function is not None:
+                function.overload = overloads[key]
+                model.functions[function.identifier()] = function
+        node.overload = overloads[key]
+    model.ir_version = max(model.ir_version, OVERLOADS if any(overloads.values()) else 0)
+    return nodes.import_domain(model)
+
+
+def _present(inputs: Any, is_present: Any = lambda value: value is not None) -> tuple[bool, ...]:
+    """Which inputs are present, up to the last one that is."""
+    present = [bool(is_present(value)) for value in inputs]
+    return tuple(present[: len(present) - present[::-1].index(True)])
+
+
+def _body(node: Any, opset: int) -> Any:
+    """A function that computes an operator with the inputs of a node; None if none is known."""
+    if node.op_type in DEFINED:
+        return _definition(node.op_type, node.attributes, opset)
+    texts = [text for text in BODIES.read_text("utf-8").split("\n\n") if f"{node.op_type} <" in text]
+    functions = (_parsed(text, opset) for text in texts)
+    given = _present(node.inputs)
+    return next((each for each in functions if _present(each.inputs, _is_for_a_value) == given), None)
+
+
+def _is_for_a_value(formal: Any) -> bool:
+    return not formal.name.startswith(ABSENT)
+
+
+def _parsed(text: str, opset: int) -> Any:
+    import onnx
+    import onnx_ir
+
+    header = f'<domain: "{nodes.DOMAIN}", opset_import: ["" : {opset}]>'
+    return onnx_ir.from_proto(onnx.parser.parse_function(f"{header}\n{text}"))
 
 
 def _definition(name: str, attributes: Any, opset: int) -> Any:

@@ -167,12 +167,12 @@ def _as_numbers(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]
     """The codes in bytes as floats; where a byte has several, along one more axis, the first code in the low bits."""
     bits = weight.rule.bits
     if bits != BYTE:
+        # OpenVINO 2026.4 rounds a byte that it shifts: the bits of a code are taken first, so that nothing is rounded.
         shifts = np.arange(0, BYTE, bits, dtype=np.uint8)
-        sizes = (*sizes, len(shifts))
-        inputs = [_with_axes(weight, node, data, 1), constant(weight.graph, shifts)]
-        shifted = insert_value(node, "BitShift", inputs, data, sizes, direction="RIGHT")
-        mask = constant(weight.graph, np.array((1 << bits) - 1, np.uint8))
-        data = insert_value(node, "BitwiseAnd", [shifted, mask], data, sizes)
+        masks = constant(weight.graph, np.array((1 << bits) - 1, np.uint8) << shifts)
+        sizes, parts = (*sizes, len(shifts)), _with_axes(weight, node, data, 1)
+        taken = insert_value(node, "BitwiseAnd", [parts, masks], data, sizes)
+        data = insert_value(node, "BitShift", [taken, constant(weight.graph, shifts)], data, sizes, direction="RIGHT")
     return insert_value(node, "Cast", [data], weight.dtype, sizes, to=weight.dtype.value)
 
 
