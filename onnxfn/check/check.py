@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from onnxfn.check.cases.references import (
 )
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.variants.file_weights import quantized_file
-from onnxfn.check.variants.float_form import float_form, name_in_memory
+from onnxfn.check.variants.float_form import body_form, float_form, name_in_memory
 from onnxfn.check.variants.proof import (
     NO_PROOF,
     Proof,
@@ -42,6 +42,10 @@ from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.quantization import REACH
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched, result_of, stopped_on_error
+
+
+BY_BODIES = ", by bodies in standard operators"
+"""What follows the name of a case in which no kernel of `com.microsoft` runs."""
 
 
 def check(
@@ -108,8 +112,22 @@ def _judged_with_weights(
         pool.shutdown(wait=False)  # so each ends with its work
         run = partial(with_outputs, session.result, run_options, file, part)
         with prefetched(run, expected, 4, tick=tick) as pairs, stopped_on_error(stop):
-            judged = judged_cases(checked, pairs)
+            judged = judged_cases(checked, with_bodies(checked, run_options, pairs))
         return judged, result_of(weights, tick)
+
+
+def with_bodies(
+    checked: CheckedFile, run_options: Any, pairs: Iterable[tuple[Reference, OutputArrays | None]]
+) -> Iterator[tuple[Reference, OutputArrays | None]]:
+    """The outputs of all cases; after the first case, also by the bodies of operators, if the file has some."""
+    file, content = checked.file, body_form(checked.file, checked.dtype and checked.part.spec.target.float_dtype)
+    for reference, outputs in pairs:
+        yield reference, outputs
+        if content is not None:
+            opened = partial(open_check_session, file, checked.tick, content)
+            case = evolve(reference, case=f"{reference.case}{BY_BODIES}")
+            content = None
+            yield with_outputs(opened, run_options, file, checked.part, case)
 
 
 def checked_session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> Any:

@@ -20,7 +20,7 @@ from attrs import field, frozen
 from onnxfn.check.cuts.vertices import read_names
 from onnxfn.graphs.nodes.nodes import DOMAIN
 from onnxfn.run.sessions import IN_PLACE_BYTES
-from onnxfn.weights.onnx_files import graph_nodes, with_inner_graphs, with_weights_in_place
+from onnxfn.weights.onnx_files import graph_nodes, onnx_model, with_inner_graphs, with_weights_in_place
 
 OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "ConvInteger": "Conv"})
 """An operator on integers -> the operator on floats."""
@@ -33,6 +33,9 @@ OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
 
 HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
 """The float dtypes of 16 bits, and the numbers that ONNX has for them."""
+
+OWN_DOMAIN = "onnxfn.bodies"
+"""A domain without kernels."""
 
 Group = tuple[Any, str, str, str]
 """The node that multiplies quantized activations with integers, and the names of source, scales and result."""
@@ -62,6 +65,26 @@ def float_form(
     if is_half:
         _widen(model.graph)
     return bytes(model.SerializeToString()), tuple(findings)
+
+
+def body_form(file: Path, dtype: str | None = None) -> bytes | None:
+    """A file whose operators with bodies are called by a domain that no kernel has; None if it has none.
+
+    Floats of 16 bits are float32 if they are those of `dtype`.
+    """
+    from onnx import ModelProto
+
+    if not onnx_model(file).functions:
+        return None
+    model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
+    bodies = {(each.name, each.overload) for each in model.functions}
+    nodes = [node for graph in with_inner_graphs(model.graph) for node in graph.node if node.domain == DOMAIN]
+    for each in (*model.functions, *(node for node in nodes if (node.op_type, node.overload) in bodies)):
+        each.domain = OWN_DOMAIN
+    model.opset_import.add(domain=OWN_DOMAIN, version=1)
+    if dtype in HALVES:
+        _widen(model.graph)
+    return bytes(model.SerializeToString())
 
 
 def name_in_memory(codes: str) -> str:
