@@ -27,6 +27,7 @@ from onnxfn.check.variants.float_form import body_form, float_form, name_in_memo
 from onnxfn.check.variants.proof import (
     NO_PROOF,
     Proof,
+    has_bodies,
     is_proven_apart,
     is_quantized,
     variant_measurements,
@@ -42,7 +43,6 @@ from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.quantization import REACH
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched, result_of, stopped_on_error
-
 
 BY_BODIES = ", by bodies in standard operators"
 """What follows the name of a case in which no kernel of `com.microsoft` runs."""
@@ -120,14 +120,13 @@ def with_bodies(
     checked: CheckedFile, run_options: Any, pairs: Iterable[tuple[Reference, OutputArrays | None]]
 ) -> Iterator[tuple[Reference, OutputArrays | None]]:
     """The outputs of all cases; after the first case, also by the bodies of operators, if the file has some."""
-    file, content = checked.file, body_form(checked.file, checked.dtype and checked.part.spec.target.float_dtype)
-    for reference, outputs in pairs:
+    part, file = checked.part, checked.file
+    for number, (reference, outputs) in enumerate(pairs):
         yield reference, outputs
-        if content is not None:
-            opened = partial(open_check_session, file, checked.tick, content)
+        if number == 0 and has_bodies(file):
+            content = body_form(file, checked.dtype and part.spec.target.float_dtype)
             case = evolve(reference, case=f"{reference.case}{BY_BODIES}")
-            content = None
-            yield with_outputs(opened, run_options, file, checked.part, case)
+            yield with_outputs(partial(open_check_session, file, checked.tick, content), run_options, file, part, case)
 
 
 def checked_session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> Any:

@@ -11,7 +11,6 @@ from toolz import groupby
 
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain
 from onnxfn.graphs.nodes.slots import bind_weights, merge_slots
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
@@ -21,7 +20,7 @@ from onnxfn.graphs.quantization.quantize import keep_stored_blocks, quantize_wei
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
 from onnxfn.graphs.templates.fingerprints import fingerprint
 from onnxfn.graphs.templates.template_cache import delete_template, load_template, save_template
-from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors
+from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors, with_bodies
 from onnxfn.models.torch_modes import tracing_alone
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
@@ -66,11 +65,7 @@ def build_graph(
         with pass_errors(part):
             if any(hasattr(tensor, ATTRIBUTE) for tensor in tensors.values()):
                 graph, stored = keep_stored_blocks(graph, tensors)
-            if DOMAIN in import_domain(graph).opset_imports:
-                from onnxfn.graphs.passes.definitions import define_operators
-
-                graph = define_operators(graph)
-        return evolve(built, model=graph, stored=stored, template=name)
+            return evolve(built, model=with_bodies(graph), stored=stored, template=name)
 
 
 def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) -> BuiltGraph:

@@ -17,6 +17,7 @@ from onnxfn.graphs.capture.trace_conditions import TORCH
 from onnxfn.graphs.fusions.fusing import fuse_operators
 from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
+from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain
 from onnxfn.graphs.nodes.slots import pretranspose, to_slots
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
 from onnxfn.graphs.passes.shared_cache import share_cache, tell_lengths
@@ -139,6 +140,15 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[An
         *((pretranspose,) if options.pretranspose else ()),
         lambda graph: name_ports(graph, part),
     )
+
+
+def with_bodies(graph: Any) -> Any:
+    """The finished graph; its operators of `com.microsoft` have bodies: see `define_operators`."""
+    if DOMAIN not in import_domain(graph).opset_imports:
+        return graph
+    from onnxfn.graphs.passes.definitions import define_operators
+
+    return define_operators(graph)
 
 
 def pass_errors(part: Part) -> AbstractContextManager[None]:

@@ -20,7 +20,7 @@ from attrs import field, frozen
 from onnxfn.check.cuts.vertices import read_names
 from onnxfn.graphs.nodes.nodes import DOMAIN
 from onnxfn.run.sessions import IN_PLACE_BYTES
-from onnxfn.weights.onnx_files import graph_nodes, onnx_model, with_inner_graphs, with_weights_in_place
+from onnxfn.weights.onnx_files import graph_nodes, with_inner_graphs, with_weights_in_place
 
 OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "ConvInteger": "Conv"})
 """An operator on integers -> the operator on floats."""
@@ -67,15 +67,10 @@ def float_form(
     return bytes(model.SerializeToString()), tuple(findings)
 
 
-def body_form(file: Path, dtype: str | None = None) -> bytes | None:
-    """A file whose operators with bodies are called by a domain that no kernel has; None if it has none.
-
-    Floats of 16 bits are float32 if they are those of `dtype`.
-    """
+def body_form(file: Path, dtype: str | None = None) -> bytes:
+    """A file whose bodies of operators are called by a domain without kernels; floats of 16 bits, `dtype`, are wide."""
     from onnx import ModelProto
 
-    if not onnx_model(file).functions:
-        return None
     model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
     bodies = {(each.name, each.overload) for each in model.functions}
     nodes = [node for graph in with_inner_graphs(model.graph) for node in graph.node if node.domain == DOMAIN]

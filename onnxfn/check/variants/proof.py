@@ -23,7 +23,7 @@ from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
 from onnxfn.specs.short_repr import counted, grouped_row, layer_groups
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report
-from onnxfn.weights.onnx_files import mentions, metadata
+from onnxfn.weights.onnx_files import mentions, metadata, onnx_model
 
 Values = Mapping[tuple[str, str], Array]
 """From the name of an output and of a measure to the values of some cases."""
@@ -76,6 +76,11 @@ def _as_written(part: Part, file: Path) -> Part:
 def is_proven_apart(part: Part, file: Path) -> bool:
     """Whether a file is measured, and its graph proven in float32: with quantized weights, or some float32 values."""
     return is_quantized(part.spec) or (part.spec.target.float_dtype == "float16" and f"onnxfn.{WIDE}" in metadata(file))
+
+
+def has_bodies(file: Path) -> bool:
+    """Whether operators of a file have bodies: functions of the same domain and name."""
+    return bool(onnx_model(file).functions)
 
 
 def _rules(spec: PlannedSpec) -> list[WeightRule]:

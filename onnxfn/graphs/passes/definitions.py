@@ -53,8 +53,8 @@ def _body(node: Any, opset: int) -> Any:
         return _definition(node.op_type, node.attributes, opset)
     texts = [text for text in BODIES.read_text("utf-8").split("\n\n") if f"{node.op_type} <" in text]
     functions = (_parsed(text, opset) for text in texts)
-    given = _present(node.inputs)
-    return next((each for each in functions if _present(each.inputs, _is_for_a_value) == given), None)
+    present = _present(node.inputs)
+    return next((each for each in functions if _present(each.inputs, _is_for_a_value) == present), None)
 
 
 def _is_for_a_value(formal: Any) -> bool:
