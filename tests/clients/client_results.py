@@ -27,7 +27,7 @@ PAIRS = "types for "
 
 NOT = swept.NOT
 
-CLIENTS = ("transformers.js", "web", "genai", "optimum", "fastembed", "onnx")
+CLIENTS = ("transformers.js", "web", "genai", "optimum", "fastembed", "onnx", "openvino")
 """The clients in the order of the file."""
 
 
