@@ -38,7 +38,7 @@ BUDGET = {
     "models": 1_798,
     "graphs": 7_896,
     "run": 1_316,
-    "check": 6_112,
+    "check": 6_110,
     "export": 12_141,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
