@@ -19,10 +19,9 @@ OPSET = 23
 def with_shared_cache(spec: ExportSpec) -> ExportSpec:
     """The spec of a decoder with past and present in one buffer, which may be longer than the text.
 
-    The graph has com.microsoft's GroupQueryAttention, with a body in standard operators for other programs than ONNX
-    Runtime. A program may give the same memory as past and as present; then no step copies the cache. With caches that
-    grow the graph does the same. With the layout `hub`, `genai_config.json` says `past_present_share_buffer: true`. The
-    opset is 23 or later.
+    The graph has com.microsoft's GroupQueryAttention, with a body for other programs than ONNX Runtime. A program may
+    give the same memory as past and as present; then no step copies the cache. With caches that grow the graph does the
+    same. With the layout `hub`, `genai_config.json` says `past_present_share_buffer: true`. The opset is 23 or later.
 
     The operator takes a past and several new tokens for one text alone. For several texts it takes a prompt without a
     past, padded on either side, and then one token a step.
