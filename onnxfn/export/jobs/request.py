@@ -26,6 +26,7 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.templates.template_cache import default_cache_folder
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.edits.providers import provider_dtype
 from onnxfn.specs.edits.tensors import dtype_names
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.record import record
@@ -101,6 +102,8 @@ class ExportRequest:
 def request_of(checkpoint: str, path: str | Path, values: Values) -> ExportRequest:
     """The request that written options make. InvalidSpec for wrong or excluded ones, UnknownName for their values."""
     values = with_check(stated(values))
+    if "provider" in values:
+        values = {"dtype": [provider_dtype(values["provider"])], **values}
     library = values.get("library", TRANSFORMERS)
     check_library(library, values)
     records: dict[str, dict[str, Any]] = {"": {}, "build": {}}
