@@ -102,10 +102,10 @@ class ExportRequest:
 def request_of(checkpoint: str, path: str | Path, values: Values) -> ExportRequest:
     """The request that written options make. InvalidSpec for wrong or excluded ones, UnknownName for their values."""
     values = with_check(stated(values))
-    if "provider" in values:
-        values = {"dtype": [provider_dtype(values["provider"])], **values}
     library = values.get("library", TRANSFORMERS)
     check_library(library, values)
+    if "provider" in values:
+        values = {"dtype": [provider_dtype(values["provider"])], **values}
     records: dict[str, dict[str, Any]] = {"": {}, "build": {}}
     records["write"] = {"layout": OPTIMUM if library == "diffusers" else HUB}
     for name, written in values.items():

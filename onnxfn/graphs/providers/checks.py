@@ -67,7 +67,7 @@ def _outside_operators(graph: Any, _: GraphCheck, profile: Provider) -> Iterator
         since, types = (schema.since_version, [*_types(node, schema)]) if schema else (1, [])
         lacking = _lacking(table["operators"].get(name, ()), since, types)
         if lacking is not None:
-            outside.setdefault(f"{name}-{since}{lacking}", []).append(_place(node))
+            outside.setdefault(f"{name}-{since}{lacking}", []).append(_node_name(node))
     if outside:
         advice = dict.fromkeys(ADVICE[name] for name in map(_operator, outside) if name in ADVICE)
         operators = ", ".join(f"{name} ({_some(nodes)})" for name, nodes in outside.items())
@@ -79,7 +79,7 @@ def _operator(name: str) -> str:
     return name.partition("-")[0].rpartition(".")[2]
 
 
-def _place(node: Any) -> str:
+def _node_name(node: Any) -> str:
     """The name of a node, or of what it computes where it has none."""
     return str(node.name or node.outputs[0].name)
 
@@ -129,7 +129,7 @@ def _large_ranks(graph: Any, check: GraphCheck, _: Provider) -> Iterator[tuple[s
         if any(len(value.shape or ()) > most for value in (*node.inputs, *node.outputs) if value is not None)
     ]
     if nodes:
-        yield f"nodes with more than {most} axes ({_some([*map(_place, nodes)])})", "the others run there"
+        yield f"nodes with more than {most} axes ({_some([*map(_node_name, nodes)])})", "the others run there"
 
 
 def _some(names: list[str]) -> str:
