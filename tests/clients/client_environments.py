@@ -35,6 +35,7 @@ PYTHON: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "fastembed": ("fastembed==0.9.1", ORT),
         "onnx": ("onnx==1.23.2", "numpy==2.4.6"),
+        "openvino": ("openvino==2026.4.1", "numpy==2.4.6"),
         "docs": ("zensical==0.0.73", "mkdocstrings-python==2.0.11", "mkdocstrings==1.0.8", "ruff==0.17.6"),
     }
 )

@@ -25,6 +25,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "optimum": ("optimum", "by_optimum.py"),
         "fastembed": ("fastembed", "by_fastembed.py"),
         "onnx": ("onnx", "by_onnx_reference.py"),
+        "openvino": ("openvino", "by_openvino.py"),
     }
 )
 """From a client to its environment and its driver."""

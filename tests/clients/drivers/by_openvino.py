@@ -1,0 +1,23 @@
+"""OpenVINO on the CPU: the outputs of a file, computed in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import openvino
+from lines import answer_jobs
+
+CORE = openvino.Core()
+
+
+def result(job: dict[str, Any]) -> dict[str, Any]:
+    """The outputs by their names. Each input is `{"dims", "data", "dtype"}`."""
+    model = CORE.compile_model(job["file"], "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    feeds = {name: np.array(each["data"], each["dtype"]).reshape(each["dims"]) for name, each in job["feeds"].items()}
+    outputs = model({name: feeds[name] for each in model.inputs for name in each.names if name in feeds})
+    return {name: outputs[each].tolist() for each in model.outputs for name in each.names}
+
+
+if __name__ == "__main__":
+    answer_jobs(result)
