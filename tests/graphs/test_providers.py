@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import onnxfn
 from onnxfn import InvalidSpec, UnknownName, export, pipe, plan, spec_for, with_opset, with_shapes
 from onnxfn.edits import for_provider, with_static_cache
-from onnxfn.graphs.providers.checks import CHECKS, operator_table
+from onnxfn.graphs.providers.checks import CHECKS, table_of
 from onnxfn.specs.edits.providers import PROVIDERS
 from onnxfn.specs.runtimes import KERNELS
 
@@ -37,7 +37,7 @@ def test_later_edits_win_and_an_unknown_name_is_refused():
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_a_profile_has_checks_and_a_table_with_its_source(name):
-    table = operator_table(name)
+    table = table_of(name)
     assert all((table["source"], table["version"], PROVIDERS[name].source))
     assert {check.check for check in PROVIDERS[name].checks} <= set(CHECKS)
     assert {"MatMul", "Add", "Softmax", "Reshape"} <= set(table["operators"])
@@ -45,7 +45,7 @@ def test_a_profile_has_checks_and_a_table_with_its_source(name):
 
 
 def test_the_table_of_the_cpu_has_the_kernels_that_profiles_of_sessions_showed():
-    operators = operator_table("cpu")["operators"]
+    operators = table_of("cpu")["operators"]
     for name, first in KERNELS.items():
         operator, since = name.rsplit("-", 1)
         rows = operators.get(operator, [])

@@ -17,28 +17,11 @@ from onnxfn.specs.errors import InvalidSpec
 SHOWN = 3
 """The nodes, or axes, that a line names of each kind."""
 
-ADVICE: Mapping[str, str] = MappingProxyType(
-    {
-        "TensorScatter": "leave out the static cache",
-        "GroupQueryAttention": "leave out the shared cache",
-        "Attention": "ask for an opset below 23",
-        "RMSNormalization": "ask for an opset below 23",
-        "RotaryEmbedding": "ask for an opset below 23",
-        "MatMulNBits": "ask for another dtype",
-        "GatherBlockQuantized": "ask for another dtype",
-        "DynamicQuantizeLinear": "ask for another dtype, such as int8-static",
-        "MatMulInteger": "ask for another dtype, such as int8-static",
-    }
-)
-"""An operator -> what to do without it."""
-
 
 @cache
-def operator_table(provider: str) -> Mapping[str, Any]:
-    """The table of a provider: its source, its version, and the versions and types of each operator."""
-    file = Path(__file__).with_name(f"{provider}.json")
-    table: Mapping[str, Any] = MappingProxyType(json.loads(file.read_text(encoding="utf-8")))
-    return table
+def table_of(name: str) -> Mapping[str, Any]:
+    """A table of this folder: of a provider its source, version and operators; `advice`: what to do without one."""
+    return MappingProxyType(json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8")))
 
 
 def provider_lines(plan: Plan, graphs: Sequence[Any]) -> tuple[str, ...]:
@@ -57,7 +40,7 @@ def provider_lines(plan: Plan, graphs: Sequence[Any]) -> tuple[str, ...]:
 
 def _outside_operators(graph: Any, _: GraphCheck, profile: Provider) -> Iterator[tuple[str, str]]:
     """The operators of a graph that are not in the table of a provider, with nodes, and what to do without them."""
-    table, outside = operator_table(profile.name), dict[str, list[str]]()
+    table, outside = table_of(profile.name), dict[str, list[str]]()
     bodies = {(function.domain, function.name) for function in graph.functions.values()}
     for node in chain(graph.graph.all_nodes(), *(function.all_nodes() for function in graph.functions.values())):
         if node.op_type == "Constant" or (node.domain, node.op_type) in bodies:
@@ -69,18 +52,19 @@ def _outside_operators(graph: Any, _: GraphCheck, profile: Provider) -> Iterator
         if lacking is not None:
             outside.setdefault(f"{name}-{since}{lacking}", []).append(_node_name(node))
     if outside:
-        advice = dict.fromkeys(ADVICE[name] for name in map(_operator, outside) if name in ADVICE)
+        advice = (
+            text
+            for name, text in table_of("advice").items()
+            if any(each.startswith((f"{name}-", f"com.microsoft.{name}-")) for each in outside)
+        )
         operators = ", ".join(f"{name} ({_some(nodes)})" for name, nodes in outside.items())
-        yield f"the operators {operators}", "; ".join((f"its operators are those of {table['version']}", *advice))
-
-
-def _operator(name: str) -> str:
-    """The operator of a line: `MatMulNBits` of `com.microsoft.MatMulNBits-1 of float16`."""
-    return name.partition("-")[0].rpartition(".")[2]
+        yield (
+            f"the operators {operators}",
+            "; ".join((f"its operators are those of {table['version']}", *dict.fromkeys(advice))),
+        )
 
 
 def _node_name(node: Any) -> str:
-    """The name of a node, or of what it computes where it has none."""
     return str(node.name or node.outputs[0].name)
 
 
