@@ -1,5 +1,8 @@
 """OpenVINO on the CPU gives what PyTorch gives, for models of all families in its profile."""
 
+import json
+from pathlib import Path
+
 import every_part
 import numpy as np
 import pytest
@@ -13,31 +16,7 @@ from onnxfn.specs.algebra.dummies import axes_of_inputs, dummies
 pytestmark = pytest.mark.clients
 CLIENT = "openvino"
 
-LOADED = {
-    "bert": ("text-classification", {}),
-    "deberta-v2": ("fill-mask", {}),
-    "modernbert": ("feature-extraction", {}),
-    "llama": ("text-generation-with-past", {}),
-    "gemma2": ("text-generation-with-past", {}),
-    "qwen3_moe": ("text-generation-with-past", {}),
-    "mamba": ("text-generation-with-past", {}),
-    "t5": ("text2text-generation-with-past", {}),
-    "whisper": ("automatic-speech-recognition-with-past", {}),
-    "vit": ("image-classification", {}),
-    "swin": ("image-classification", {}),
-    "convnext": ("image-classification", {}),
-    "detr": ("object-detection", {}),
-    "segformer": ("semantic-segmentation", {}),
-    "depth_anything": ("depth-estimation", {}),
-    "sam": ("feature-extraction", {}),
-    "wav2vec2": ("automatic-speech-recognition", {}),
-    "vits": ("text-to-audio", {"noise_scale": 0.0, "noise_scale_duration": 0.0}),
-    "clip": ("zero-shot-image-classification", {}),
-    "llava": ("image-text-to-text-with-past", {}),
-    "layoutlmv3": ("token-classification", {}),
-    "time_series_transformer": ("feature-extraction", {}),
-    "patchtst": ("time-series-forecasting", {}),
-}
+LOADED = json.loads((Path(__file__).parent / "openvino.json").read_text())
 """A model type -> its task, and what is changed in its configuration. Each draws no random numbers."""
 
 TOLERANCE = 1e-5
