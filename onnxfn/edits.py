@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnxfn.specs.edits.axes import with_axis_names as with_axis_names
     from onnxfn.specs.edits.optional_inputs import with_input as with_input
     from onnxfn.specs.edits.optional_inputs import with_mrope as with_mrope
+    from onnxfn.specs.edits.providers import for_provider as for_provider
     from onnxfn.specs.edits.tensors import only_tasks as only_tasks
     from onnxfn.specs.edits.tensors import with_constants as with_constants
     from onnxfn.specs.edits.tensors import with_generator as with_generator

@@ -26,6 +26,7 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.templates.template_cache import default_cache_folder
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.edits.providers import provider_dtype
 from onnxfn.specs.edits.tensors import dtype_names
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.record import record
@@ -103,6 +104,8 @@ def request_of(checkpoint: str, path: str | Path, values: Values) -> ExportReque
     values = with_check(stated(values))
     library = values.get("library", TRANSFORMERS)
     check_library(library, values)
+    if "provider" in values:
+        values = {"dtype": [provider_dtype(values["provider"])], **values}
     records: dict[str, dict[str, Any]] = {"": {}, "build": {}}
     records["write"] = {"layout": OPTIMUM if library == "diffusers" else HUB}
     for name, written in values.items():

@@ -160,6 +160,15 @@ def check_model(spec: Any, model: Any) -> None:
         raise InvalidSpec(f"{type(model).__name__} {reason}")
 
 
+def provider_remarks(plan: Plan, graphs: Sequence[Any]) -> tuple[str, ...]:
+    """What is slow in the program that the spec is for. InvalidSpec for what it refuses; no weight is read."""
+    if plan.parts[0].spec.target.provider is None:
+        return ()
+    from onnxfn.graphs.providers.checks import provider_lines
+
+    return provider_lines(plan, graphs)
+
+
 @contextmanager
 def provenance_in_errors(spec: ExportSpec) -> Iterator[None]:
     """Adds to an error about a derived spec what it was derived from, and how to write the spec by hand."""

@@ -15,7 +15,7 @@ from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.calibration import Left, Source, calibrated, left_lines
 from onnxfn.export.load.mixed_bits import with_chosen_bits
 from onnxfn.export.load.quantized import weights_text
-from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
+from onnxfn.export.run.arguments import check_layers, check_with_adapter, provider_remarks, write_input_adapter
 from onnxfn.export.run.file_checks import Job, check_files, faults_of, is_static, job_of_variant, joined
 from onnxfn.export.run.retries import (
     KEPT,
@@ -243,6 +243,7 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
     if job.check != "whole":
         graphs = tuple(map(with_assumed_limits, graphs))
+    remarks = provider_remarks(job.plan, [graph.model for graph in graphs])
     pairs = zip(job.plan.parts, graphs, strict=True)
     left: Left = {}
     models = [_with_codes(job, output, part, graph.model, left) for part, graph in pairs]
@@ -260,7 +261,7 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
             raise check_error(report)
     traced = dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers)
     stored = {name for graph in graphs for name in graph.stored}
-    plan = _with_lines(job.plan, left_lines(left) if left else ())
+    plan = _with_lines(job.plan, (*remarks, *(left_lines(left) if left else ())))
     return Built(plan, graphs, files, report, tuple(traced), weights_text(job.model, stored))
 
 

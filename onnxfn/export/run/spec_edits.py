@@ -18,6 +18,7 @@ from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.optional_inputs import with_input
+from onnxfn.specs.edits.providers import for_provider
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance, without
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
@@ -65,7 +66,10 @@ def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
     values = dict(request.edits)
     spec = _spec(config_or_model, values.pop("task", None), monolith=values.pop("monolith", False))
     dtype = request.dtypes[0] if request.dtypes and not suffixed_of(request) else "float32"
-    spec = with_dtypes(spec, float=cast("FloatDtype", dtype))
+    if (provider := values.pop("provider", None)) is not None:
+        spec = for_provider(spec, provider, dtype=dtype if request.dtypes else None)
+    else:
+        spec = with_dtypes(spec, float=cast("FloatDtype", dtype))
     for name, value in values.items():
         spec = CHANGES[name](spec, value, config_or_model)
     return spec

@@ -135,6 +135,7 @@ class Target:
         shared_cache: Whether past and present may lie in one buffer that is longer than the text. False: they never
             can, because the attention is another one than GroupQueryAttention computes.
         static_cache: The length of the buffers that hold keys and values; None where they grow.
+        provider: The profile of the program that runs the graph; see `for_provider`.
     """
 
     opset: int | None = field(default=None, validator=known_opset)
@@ -146,6 +147,7 @@ class Target:
     adapter_inputs: tuple[str, ...] | None = field(default=None, converter=_order)
     shared_cache: bool | None = None
     static_cache: int | None = None
+    provider: str | None = None
 
 
 @record(kw_only=True)

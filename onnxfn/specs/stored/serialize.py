@@ -36,7 +36,7 @@ RECORDS: Mapping[str, type] = MappingProxyType(
 
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
-SCHEMA = 12
+SCHEMA = 13
 """The number of the form that records have in JSON. It grows when a record or a field comes, goes or changes.
 
 A text without a number is read as of this form. Fields that it lacks have their defaults.

@@ -1,4 +1,4 @@
-"""OpenVINO: the outputs of a file on the CPU, in float32."""
+"""OpenVINO on the CPU: the outputs of a file, computed in float32."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def compiled(file: str) -> Any:
 
 def result(job: dict[str, Any]) -> dict[str, Any]:
     """The outputs by their names. Each input is `{"dims", "data", "dtype"}`."""
+    model = compiled(job["file"])
     feeds = {name: np.array(each["data"], each["dtype"]).reshape(each["dims"]) for name, each in job["feeds"].items()}
-    results = compiled(job["file"])(feeds)
-    return {name: results[name].tolist() for name in job["outputs"]}
+    outputs = model({name: feeds[name] for each in model.inputs for name in each.names if name in feeds})
+    return {name: outputs[each].tolist() for each in model.outputs for name in each.names}
 
 
 if __name__ == "__main__":
