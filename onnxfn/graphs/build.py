@@ -13,7 +13,7 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import bind_weights, merge_slots
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
-from onnxfn.graphs.passes.canonical import order_by_structure
+from onnxfn.graphs.passes.canonical import number_nodes, order_by_structure
 from onnxfn.graphs.passes.merging import insert_branches, insert_filler
 from onnxfn.graphs.passes.naming import add_metadata
 from onnxfn.graphs.quantization.quantize import keep_stored_blocks, quantize_weights
@@ -65,7 +65,7 @@ def build_graph(
             return evolve(built, template=name)
         with pass_errors(part):
             graph, stored = keep_stored_blocks(built.model, tensors)
-        return evolve(built, model=graph, stored=stored, template=name)
+        return evolve(built, model=number_nodes(graph), stored=stored, template=name)
 
 
 def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) -> BuiltGraph:
@@ -78,6 +78,7 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
         with pass_errors(part):
             graph, left = quantize_weights(graph, rules, names)
         built = evolve(built, not_quantized=left)
+        graph = number_nodes(graph)
     graph = bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)
     return evolve(built, model=graph)
 

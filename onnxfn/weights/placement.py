@@ -178,7 +178,10 @@ def _proto_with_external_data(model: Any, placements: Mapping[str, Placement]) -
         for name, placement in placements.items():
             where, tensor = (placement.file or "", placement.offset, placement.length), tensors[name]
             values[name].const_value = onnx_ir.ExternalTensor(*where, tensor.dtype, shape=tensor.shape, name=name)
-        return onnx_ir.to_proto(model)
+        proto = onnx_ir.to_proto(model)
+        stored = {tensor.name for tensor in proto.graph.initializer}  # their types are said there
+        del proto.graph.value_info[: sum(each.name in stored for each in proto.graph.value_info)]
+        return proto
     finally:
         for name, value in values.items():
             value.const_value = tensors[name]

@@ -7,13 +7,17 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from onnxfn.graphs.nodes.nodes import shape_of
+from onnxfn.graphs.capture.trace_errors import WRAPPED
+from onnxfn.graphs.nodes.nodes import node_name, shape_of, subgraphs
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.conditions import formula_value, is_condition
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.version import VERSION
+
+SCOPES = "pkg.torch.onnx.name_scopes"
+"""torch's metadata of a node: the paths of the modules that ran, the outermost first, and a name; `@1`: a second call."""
 
 _SYMBOL = re.compile(r"\b[su]\d+\b")
 """A symbol of torch: s44 for a size of an input, u3 for a size that depends on data."""
@@ -63,6 +67,22 @@ def order_ports(model: Any, part: Part) -> Any:
             raise CaptureFailed(f"{part.name}: the graph has no {side} {', '.join(missing)}; it has {known}")
         values.clear()
         values.extend(by_name[name] for name in planned)
+    return model
+
+
+def name_nodes(model: Any, modules: Collection[str]) -> Any:
+    """Names nodes after the innermost of the modules that ran, by torch's metadata, and after their operators."""
+
+    def name_inside(graph: Any, outer: str) -> None:
+        for node in graph:
+            scopes = node.metadata_props.get(SCOPES, "")[2:-2].split("', '")[:-1]
+            paths = (f"{each.partition('@')[0]}.".removeprefix(f"{WRAPPED}.")[:-1] for each in reversed(scopes))
+            module = next((path for path in paths if path in modules), "") or outer
+            node.name = node_name(module, node.op_type)
+            for inner in subgraphs(node):
+                name_inside(inner, module)
+
+    name_inside(model.graph, "")
     return model
 
 

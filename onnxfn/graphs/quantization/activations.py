@@ -77,7 +77,7 @@ def quantize_activations(model: Any, ranges: Mapping[str, tuple[float, float]]) 
         floats = _in_integers(model.graph, each.value, *steps)
         for reader, index in each.reads:
             reader.replace_input_with(index, floats)
-    return model
+    return number_nodes(model)
 
 
 def _steps(low: float, high: float, *, signed: bool) -> tuple[Any, Any]:
