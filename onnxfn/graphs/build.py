@@ -53,7 +53,7 @@ def build_graph(
     tensors = (weights or model).state_dict(keep_vars=True)
     with tracing_alone(timed, part.name):
         name, built = None, None
-        if options.template_cache is not None:
+        if options.template_cache is not None and not options.source_lines:
             with timed("template", part.name):
                 name = fingerprint(model, captured_part(part), options.pretranspose)
                 built = _from_template(tensors, name, options.template_cache, part)
@@ -111,7 +111,7 @@ def captured_once() -> UnboundGraph:
     def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
         if part.dtype is None:
             return _unbound_graph(model, part, timed, options)
-        of_options = options.find_repeats, options.pretranspose, options.joins_traces, options.other_sides
+        of_options = options.find_repeats, options.pretranspose, options.joins_traces, options.source_lines, options.other_sides
         key = (captured_part(part), *of_options)
         if key not in graphs:
             graphs[key] = _unbound_graph(model, part, timed, options)

@@ -66,6 +66,8 @@ class BuildOptions:
             has fixed sizes, or is wrong at some.
         float16_overflow: What is done if values of a float16 graph overflow, or nearly. `mend` keeps them in float32;
             `refuse` raises CheckFailed, with the values.
+        source_lines: Whether nodes have the line of the model's source that computes them, as metadata
+            `onnxfn.source`: `transformers/models/bert/modeling_bert.py:175`. No template is then loaded or saved.
         other_sides: For parts whose graph is valid on one side of a condition, the part at sizes of the other side. The
             file has the graphs of both, and an If on the condition.
 
@@ -87,4 +89,5 @@ class BuildOptions:
     pretranspose: bool = True
     joins_traces: bool = False
     float16_overflow: Literal["mend", "refuse"] = "mend"
+    source_lines: bool = False
     other_sides: tuple[tuple[Condition, Part], ...] = ()

@@ -93,7 +93,7 @@ def _truncated_part(part: Part, stack: LayerStack) -> Part:
 def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part, from a trace of all layers that the model has now; its parameters are slots."""
     with timed("capture", part.name) as tick:
-        built = capture(model, part, tick, is_joined=options.joins_traces)
+        built = capture(model, part, tick, is_joined=options.joins_traces, source_lines=options.source_lines)
     constants = (f"{each.name}={each.value!r}" for each in part.spec.call.constants)
     facts = {
         "task": part.spec.task or "",
@@ -109,7 +109,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
             graph = each(graph)
             tick()
         graph = name_nodes(graph, {path for path, _ in model.named_modules()})
-        return evolve(built, model=add_metadata(strip_metadata(graph), facts))
+        return evolve(built, model=add_metadata(strip_metadata(graph, source_lines=options.source_lines), facts))
 
 
 def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:

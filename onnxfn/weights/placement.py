@@ -26,10 +26,7 @@ MIN_EXTERNAL_BYTES = 1024
 """Smaller weights are always stored in the ONNX file. ONNX Runtime reads some of them while it loads the graph."""
 
 PAGE_BYTES, CACHE_LINE_BYTES = 4096, 64
-"""Alignment of large and of other weights in a file of external data, so that they can be used memory-mapped."""
-
-MIN_PAGE_ALIGNED_BYTES = 1 << 20
-"""Weights of at least this size are aligned to a page."""
+"""Alignment in a file of external data of weights of a page or more, to be used memory-mapped, and of smaller ones."""
 
 MIN_SHARED_BYTES = 1 << 16
 """Weights of at least this size are stored once if several graphs use them."""
@@ -154,13 +151,13 @@ def _large_weights(model: Any) -> dict[str, Any]:
 
 
 def _external_placements(tensors: Mapping[Any, Any], file: str, end: int = 0) -> dict[Any, Placement]:
-    """Placements in an external data file, one after the other from `end`; the same memory is placed once."""
+    """Placements in an external data file from `end`, of weights of a page or more first; the same memory once."""
     by_memory: dict[Any, Placement] = {}
     placements: dict[Any, Placement] = {}
-    for name, tensor in tensors.items():
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].nbytes < PAGE_BYTES):
         key = memory_key(tensor) or name
         if key not in by_memory:
-            alignment = PAGE_BYTES if tensor.nbytes >= MIN_PAGE_ALIGNED_BYTES else CACHE_LINE_BYTES
+            alignment = PAGE_BYTES if tensor.nbytes >= PAGE_BYTES else CACHE_LINE_BYTES
             offset = -(-end // alignment) * alignment
             by_memory[key] = Placement(file, offset, tensor.nbytes)
             end = offset + tensor.nbytes

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from onnxfn.graphs.capture.trace_errors import WRAPPED
+from onnxfn.graphs.capture.trace_errors import WRAPPED, source_line
 from onnxfn.graphs.nodes.nodes import node_name, shape_of, subgraphs
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import Axis, AxisMap
@@ -15,6 +15,9 @@ from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.conditions import formula_value, is_condition
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.version import VERSION
+
+SOURCE, STACK_TRACE = "onnxfn.source", "pkg.torch.onnx.stack_trace"
+"""The metadata of a node with the line of the model that computes it, and torch's stack trace."""
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 """torch's metadata of a node: the paths of the modules that ran, the outermost first, and a name; `@1`: a second call."""
@@ -86,13 +89,19 @@ def name_nodes(model: Any, modules: Collection[str]) -> Any:
     return model
 
 
-def strip_metadata(model: Any) -> Any:
-    """Removes torch's metadata of nodes, values and initializers, such as stack traces with paths of this machine."""
+def strip_metadata(model: Any, *, source_lines: bool = False) -> Any:
+    """Removes torch's metadata of nodes, values and initializers, such as stack traces with paths of this machine.
+
+    `source_lines`: the line of the model in a stack trace stays, as `onnxfn.source` of the node.
+    """
     from onnx_ir.passes import common
 
+    traces = {node: node.metadata_props.get(STACK_TRACE, "") for node in model.graph.all_nodes() if source_lines}
     common.ClearMetadataAndDocStringPass()(model)
     for value in model.graph.initializers.values():
         value.metadata_props.clear()
+    for node, line in ((node, source_line(trace)) for node, trace in traces.items()):
+        node.metadata_props.update({SOURCE: line} if line else {})
     model.graph.name = "main"
     return model
 
