@@ -20,7 +20,7 @@ from attrs import field, frozen
 from onnxfn.check.cuts.vertices import read_names
 from onnxfn.graphs.nodes.nodes import DOMAIN
 from onnxfn.run.sessions import IN_PLACE_BYTES
-from onnxfn.weights.onnx_files import graph_nodes, with_inner_graphs, with_weights_in_place
+from onnxfn.weights.onnx_files import graph_nodes, parsed_model, with_inner_graphs, with_weights_in_place
 
 OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "ConvInteger": "Conv"})
 """An operator on integers -> the operator on floats."""
@@ -48,7 +48,7 @@ def float_form(
     is_half = dtype in HALVES
     if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES}.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
-    model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
+    model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
     for codes, shape in in_memory.items():
         tensor = model.graph.initializer.add(name=name_in_memory(codes), dims=shape, data_type=TensorProto.FLOAT)
         tensor.data_location = TensorProto.EXTERNAL

@@ -40,7 +40,7 @@ def overflowing(
     import onnx_ir
 
     content, _ = float_form(file, "float16")
-    in_float32 = without_clips(onnx_ir.from_proto(onnx.ModelProto.FromString(content)))
+    in_float32 = without_clips(onnx_ir.from_proto(parsed_model(content)))
     means = [node for node in in_float32.graph if node.op_type == "ReduceMean"]
     for node in means:  # a kernel of float16 may add the elements up in float16
         total = insert_value(node, "ReduceSum", node.inputs, node.outputs[0], node.outputs[0].shape, **node.attributes)
