@@ -111,8 +111,8 @@ def captured_once() -> UnboundGraph:
     def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
         if part.dtype is None:
             return _unbound_graph(model, part, timed, options)
-        of_options = options.find_repeats, options.pretranspose, options.joins_traces, options.source_lines, options.other_sides
-        key = (captured_part(part), *of_options)
+        of_trace = options.find_repeats, options.joins_traces, options.source_lines
+        key = (captured_part(part), *of_trace, options.pretranspose, options.other_sides)
         if key not in graphs:
             graphs[key] = _unbound_graph(model, part, timed, options)
         return evolve(graphs[key], model=graphs[key].model.clone())

@@ -36,7 +36,6 @@ def value_ranges(
     The graph computes the ranges itself, so no value is kept in memory for longer than its readers need it. CheckFailed
     if ONNX Runtime cannot load or run it.
     """
-    import onnx
     import onnx_ir
     from onnxruntime import ExecutionOrder
 

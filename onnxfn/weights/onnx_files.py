@@ -127,7 +127,7 @@ LAYERS = "onnxfn.layers"
 """The domain of the functions that stand for layers."""
 
 
-def parsed_model(content: bytes) -> Any:
+def parsed_model(content: Any) -> Any:
     """The `onnx.ModelProto` of an ONNX file, with the nodes of its layers in place of calls."""
     from onnx import ModelProto, inliner
 

@@ -39,8 +39,6 @@ class WrittenGraph:
 
 def written_graph(file: Path, content: bytes | None = None) -> WrittenGraph:
     """The graph of an ONNX file or of `content`, with small weights. CheckFailed if a type cannot be inferred."""
-    import onnx
-
     model = parsed_model(content or with_weights_in_place(file, IN_PLACE_BYTES))
     graph = model.graph
     stated = _types(graph)

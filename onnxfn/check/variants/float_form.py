@@ -43,7 +43,7 @@ def float_form(
 ) -> tuple[bytes | None, tuple[str, ...]]:
     """The float form of a file, None if the file has it; and a line for each product of integers of another form."""
     # `in_memory`: from codes in blocks to the shape of their float32 elements, an external initializer.
-    from onnx import ModelProto, TensorProto
+    from onnx import TensorProto
 
     is_half = dtype in HALVES
     if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES}.isdisjoint(node.op_type for node in graph_nodes(file)):

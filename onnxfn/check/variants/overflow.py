@@ -18,6 +18,7 @@ from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.edits.token_embeddings import IDS
 from onnxfn.specs.stored.reports import Tick
+from onnxfn.weights.onnx_files import parsed_model
 
 SUM = ".sum"
 """The end of the name of the sum inside a mean."""
@@ -36,7 +37,6 @@ def overflowing(
 ) -> Reach:
     """The sizes of the float16 values of a file that overflow on `text`, or in a case: see `overflowing_values`."""
     # The second row of the text is a token that repeats; the third has the first and the last of the vocabulary.
-    import onnx
     import onnx_ir
 
     content, _ = float_form(file, "float16")

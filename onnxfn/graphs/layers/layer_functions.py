@@ -69,9 +69,8 @@ def _layers(graph: Any, paths: Mapping[str, Sequence[Any]]) -> list[Layer]:
             readers.setdefault(value, []).append(node)
     layers = []
     for path, nodes in paths.items():
-        own = dict.fromkeys(_own_nodes(path, nodes, reads, readers))
-        values = dict.fromkeys(value for node in own for value in node.outputs)
-        outputs = [each for each in values if _is_read(each, own, readers)]
+        own = _own_nodes(path, nodes, reads, readers)
+        outputs = [value for node in own for value in node.outputs if _is_read(value, own, readers)]
         if len({*map(module_path, own)}) > 1 and not _is_between(own, reads, {*outputs}):
             layers.append(Layer(path, list(own), outputs))
     return layers
@@ -82,17 +81,20 @@ def _is_read(value: Any, inside: Mapping[Any, None], readers: Mapping[Any, Seque
     return value.is_graph_output() or any(reader not in inside for reader in readers.get(value, ()))
 
 
-def _own_nodes(path: str, nodes: Sequence[Any], reads: Mapping[Any, Any], readers: Mapping[Any, Any]) -> list[Any]:
+def _own_nodes(
+    path: str, nodes: Sequence[Any], reads: Mapping[Any, Any], readers: Mapping[Any, Any]
+) -> dict[Any, None]:
     """The nodes of a layer, without those that compute for others what depends on no weight of the layer."""
     weighted: set[Any] = set()
     for node in nodes:
-        is_weighted = any(each in weighted or (each.is_initializer() and each.name.startswith(path)) for each in reads[node])
-        weighted.update(node.outputs if is_weighted else ())
-    own = dict.fromkeys(nodes)
+        weights = (each for each in reads[node] if each.is_initializer() and each.name.startswith(f"{path}."))
+        if any(weights) or not weighted.isdisjoint(reads[node]):
+            weighted.update(node.outputs)
+    own: dict[Any, None] = dict.fromkeys(nodes)
     for node in reversed(nodes):
         if weighted.isdisjoint(node.outputs) and any(_is_read(value, own, readers) for value in node.outputs):
             del own[node]
-    return list(own)
+    return own
 
 
 def _is_between(inside: Mapping[Any, None], reads: Mapping[Any, Any], outputs: set[Any]) -> bool:

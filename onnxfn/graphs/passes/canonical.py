@@ -15,8 +15,9 @@ def order_by_structure(model: Any) -> Any:
     """Orders and names nodes, values and initializers by the structure of the graph.
 
     After: the nodes that the first output needs come first, each after its operands; then those of the next output.
-    Values are named after their operators, nodes after their modules and operators, with a number in this order. Initializers are in the order of
-    their first reads. Inputs, outputs and parameters keep their names; outputs that no node computes have none.
+    Values are named after their operators, nodes after their modules and operators, with a number in this order.
+    Initializers are in the order of their first reads. Inputs, outputs and parameters keep their names; outputs that
+    no node computes have none.
     """
     _order_nodes(model.graph)
     nodes = list(nodes_inside_out(model.graph))

@@ -20,7 +20,7 @@ SOURCE, STACK_TRACE = "onnxfn.source", "pkg.torch.onnx.stack_trace"
 """The metadata of a node with the line of the model that computes it, and torch's stack trace."""
 
 SCOPES = "pkg.torch.onnx.name_scopes"
-"""torch's metadata of a node: the paths of the modules that ran, the outermost first, and a name; `@1`: a second call."""
+"""torch's metadata of a node: the paths of the modules that ran, the innermost last, and a name; `@1`: called again."""
 
 _SYMBOL = re.compile(r"\b[su]\d+\b")
 """A symbol of torch: s44 for a size of an input, u3 for a size that depends on data."""

@@ -9,6 +9,7 @@ import numpy as np
 from attrs import field, frozen
 
 from onnxfn.graphs.nodes.nodes import constant, insert_value, nodes_around, producer, shape_of, sole_consumer
+from onnxfn.graphs.passes.canonical import number_nodes
 from onnxfn.graphs.quantization.quantized_slots import QuantizedSlot, quantized_slot_of
 from onnxfn.specs.quantization import STATIC
 
