@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from onnxfn.export.jobs.request import command_line
 from onnxfn.export.clients.outline import DRAWING, drawing
+from onnxfn.export.jobs.request import command_line
 from onnxfn.export.report.folder_report import folder_facts, outlines
 from onnxfn.export.report.report_file import recorded
 from onnxfn.specs.results.result_facts import ResultFacts, graph_rows

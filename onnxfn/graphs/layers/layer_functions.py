@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
-from toolz import groupby
 
 from onnxfn.graphs.layers.repeat_layers import same_operation
 from onnxfn.graphs.nodes.nodes import all_inputs, module_path
@@ -15,6 +14,9 @@ from onnxfn.weights.onnx_files import LAYERS
 
 _LAYER = re.compile(r"(?:.*?\.)??\d+(?=\.|$)")
 """The shortest path of a module that ends in a number: `encoder.layer.3` of `encoder.layer.3.output.dense`."""
+
+Reads = Mapping[Any, Sequence[Any]]
+"""The values that each node of a graph reads, in the order of the nodes; or the nodes that read each value."""
 
 
 @frozen(eq=False)
@@ -36,33 +38,33 @@ def with_layer_functions(model: Any) -> Any:
     """A copy of a finished graph, in which each layer that equals another one is a call of a function.
 
     Before: nodes are named after their modules. A layer is the nodes of the outermost module of a list.
-    After: one node, named after the module, stands for them. Its inputs are the weights, the constants and the cache of
-    the layer, and what the layer reads of others. Values that a layer computes for others without a weight of its own,
-    such as a mask, stay outside. Inside layers that equal no other one, the layers of the next list are looked at.
+    After: one node, named after the module, stands for them. It reads the weights, the constants and the cache of the
+    layer, and values of others. What a layer computes for others without a weight of its own, such as a mask, stays
+    outside. Where layers differ, those of the lists inside them are compared.
     """
     copy = model.clone()
     names: dict[str, int] = {}
-    inside = {node: module_path(node) for node in copy.graph}
-    starts = dict.fromkeys(inside, 0)
-    while starts:
-        matches = {node: _LAYER.match(inside[node], start) for node, start in starts.items()}
-        starts = {node: match.end() + 1 for node, match in matches.items() if match is not None}
-        paths = groupby(lambda node: inside[node][: starts[node] - 1], starts)  # noqa: B023 - is called at once
-        layers = _layers(copy.graph, paths)
-        for equal in _equal_layers(layers):
-            name = equal[0].path.rpartition(".")[0] or "layers"
-            names[name] = names.get(name, -1) + 1
-            function = _function(copy, f"{name}_{names[name]}" if names[name] else name, equal[0])
-            for layer in equal:
+    ends = dict.fromkeys(copy.graph, -1)
+    while ends:
+        matches = {node: _LAYER.match(module_path(node), end + 1) for node, end in ends.items()}
+        ends = {node: match.end() for node, match in matches.items() if match is not None}
+        paths: dict[str, list[Any]] = {}
+        for node, end in ends.items():
+            paths.setdefault(module_path(node)[:end], []).append(node)
+        for first, *others in _equal_layers(_layers(copy.graph, paths)):
+            name = first.path.rpartition(".")[0] or "layers"
+            number = names[name] = names.get(name, -1) + 1
+            function = _add_function(copy, f"{name}_{number}" if number else name, first)
+            for layer in (first, *others):
                 _call(copy.graph, function, layer)
-                starts = {node: start for node, start in starts.items() if node.graph is not None}
+        ends = {node: end for node, end in ends.items() if node.graph is not None}
     copy.graph.sort()
     return copy
 
 
 def _layers(graph: Any, paths: Mapping[str, Sequence[Any]]) -> list[Layer]:
     """The layers with these nodes that a single node can stand for: no other node is between two of theirs."""
-    reads = {node: [*dict.fromkeys(all_inputs(node))] for node in graph}
+    reads = {node: [*all_inputs(node)] for node in graph}
     readers: dict[Any, list[Any]] = {}
     for node, values in reads.items():
         for value in values:
@@ -76,14 +78,12 @@ def _layers(graph: Any, paths: Mapping[str, Sequence[Any]]) -> list[Layer]:
     return layers
 
 
-def _is_read(value: Any, inside: Mapping[Any, None], readers: Mapping[Any, Sequence[Any]]) -> bool:
+def _is_read(value: Any, inside: Mapping[Any, None], readers: Reads) -> bool:
     """Whether a value is an output of the graph, or a node outside reads it."""
     return value.is_graph_output() or any(reader not in inside for reader in readers.get(value, ()))
 
 
-def _own_nodes(
-    path: str, nodes: Sequence[Any], reads: Mapping[Any, Any], readers: Mapping[Any, Any]
-) -> dict[Any, None]:
+def _own_nodes(path: str, nodes: Sequence[Any], reads: Reads, readers: Reads) -> dict[Any, None]:
     """The nodes of a layer, without those that compute for others what depends on no weight of the layer."""
     weighted: set[Any] = set()
     for node in nodes:
@@ -97,13 +97,13 @@ def _own_nodes(
     return own
 
 
-def _is_between(inside: Mapping[Any, None], reads: Mapping[Any, Any], outputs: set[Any]) -> bool:
+def _is_between(inside: Mapping[Any, None], reads: Reads, outputs: set[Any]) -> bool:
     """Whether a node outside depends on an output of a layer, and a node of the layer on that node."""
-    after = set(outputs)
+    after = set[Any]()  # values of nodes outside
     for node, values in reads.items():
-        if node in inside and any(value in after and value not in outputs for value in values):
+        if node in inside and not after.isdisjoint(values):
             return True
-        if node not in inside and not after.isdisjoint(values):
+        if node not in inside and not (after.isdisjoint(values) and outputs.isdisjoint(values)):
             after.update(node.outputs)
     return False
 
@@ -111,29 +111,24 @@ def _is_between(inside: Mapping[Any, None], reads: Mapping[Any, Any], outputs: s
 def _equal_layers(layers: Sequence[Layer]) -> list[list[Layer]]:
     """The layers that compute the same from their inputs, together; without those that equal no other one."""
     kinds: list[list[Layer]] = []
-    for alike in groupby(_outline, layers).values():
-        own: list[list[Layer]] = []
-        for layer in alike:
-            equal = next((kind for kind in own if _same_nodes(kind[0], layer)), None)
-            own.append([layer]) if equal is None else equal.append(layer)
-        kinds.extend(kind for kind in own if len(kind) > 1)
-    return kinds
+    outlines = [*map(_outline, layers)]
+    for layer, outline in zip(layers, outlines, strict=True):
+        alike = (kind for kind in kinds if outlines[layers.index(kind[0])] == outline)
+        equal = next((kind for kind in alike if all(map(same_operation, kind[0].nodes, layer.nodes))), None)
+        kinds.append([layer]) if equal is None else equal.append(layer)
+    return [kind for kind in kinds if len(kind) > 1]
 
 
 def _outline(layer: Layer) -> tuple[Any, ...]:
     """The operators of a layer, and what they read and output, by numbers of values."""
     values = (*layer.inputs, *(value for node in layer.nodes for value in node.outputs))
     numbers = {value: number for number, value in enumerate(values)}
-    nodes = ((node.op_identifier(), tuple(map(numbers.__getitem__, all_inputs(node)))) for node in layer.nodes)
-    return (*nodes, tuple(map(numbers.__getitem__, layer.outputs)))
+    nodes = ((node.op_identifier(), *map(numbers.__getitem__, all_inputs(node))) for node in layer.nodes)
+    return (*nodes, *map(numbers.__getitem__, layer.outputs))
 
 
-def _same_nodes(layer: Layer, other: Layer) -> bool:
-    return all(same_operation(*pair) for pair in zip(layer.nodes, other.nodes, strict=True))
-
-
-def _function(model: Any, name: str, layer: Layer) -> Any:
-    """The function of a layer, added to a model. Its names are those of the layer, without the path of the layer."""
+def _add_function(model: Any, name: str, layer: Layer) -> Any:
+    """Adds the function of a layer to a model. Its names are those of the layer, without the path of the layer."""
     import onnx_ir
 
     graph = onnx_ir.GraphView(layer.inputs, layer.outputs, nodes=layer.nodes).clone()
@@ -142,8 +137,8 @@ def _function(model: Any, name: str, layer: Layer) -> Any:
     for value in (*graph.inputs, *(value for node in graph for value in node.outputs)):
         value.name = (value.name or "").removeprefix(f"{layer.path}.")
         value.shape = value.type = value.const_value = None
-    for node in graph:
-        node.name = node.name[len(layer.path) + 1 :]
+    for node in graph.all_nodes():
+        node.name = node.name.removeprefix(layer.path).lstrip("./")
     function = onnx_ir.Function(LAYERS, name, graph=graph, attributes=[])
     model.functions[function.identifier()] = function
     model.opset_imports[LAYERS] = 1
@@ -157,7 +152,7 @@ def _call(graph: Any, function: Any, layer: Layer) -> None:
     call = onnx_ir.node(function.name, layer.inputs, domain=LAYERS, num_outputs=len(layer.outputs), name=layer.path)
     graph.append(call)
     for old, new in zip(layer.outputs, call.outputs, strict=True):
-        name, old.name = old.name, None
-        new.name, new.shape, new.type = name, old.shape, old.type
+        new.shape, new.type, name, old.name = old.shape, old.type, old.name, None
+        new.name = name
         old.replace_all_uses_with(new, replace_graph_outputs=True)
     graph.remove(layer.nodes, safe=True)
