@@ -19,7 +19,7 @@ from onnxfn.graphs.fusions.fusing import fuse_operators
 from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.slots import pretranspose, to_slots
-from onnxfn.graphs.passes.naming import add_metadata, name_nodes, name_ports, order_ports, strip_metadata
+from onnxfn.graphs.passes.naming import add_metadata, name_nodes, name_ports, order_ports
 from onnxfn.graphs.passes.shared_cache import share_cache, tell_lengths
 from onnxfn.graphs.passes.simplify import (
     convert_opset,
@@ -108,8 +108,9 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         for each in _passes(model, part, options):
             graph = each(graph)
             tick()
-        graph = name_nodes(graph, {path for path, _ in model.named_modules()})
-        return evolve(built, model=add_metadata(strip_metadata(graph, source_lines=options.source_lines), facts))
+        modules = {path for path, _ in model.named_modules()}
+        graph = name_nodes(graph, modules, source_lines=options.source_lines)
+        return evolve(built, model=add_metadata(graph, facts))
 
 
 def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:

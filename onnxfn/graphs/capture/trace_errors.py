@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import takewhile
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -85,16 +83,9 @@ def _own_frame(stack_trace: str) -> tuple[str, str, str] | None:
 
 
 def source_line(stack_trace: str) -> str:
-    """The line of the model in a stack trace of torch: `transformers/models/bert/modeling_bert.py:175`; "" for none."""
-    own = _own_frame(stack_trace)
-    return f"{_in_package(own[0])}:{own[1]}" if own else ""
-
-
-@cache
-def _in_package(file: str) -> str:
-    """The path of a file of a package, from the folder that holds the package; of any other file its name."""
-    outside = next(folder for folder in Path(file).parents if not (folder / "__init__.py").exists())
-    return Path(file).relative_to(outside).as_posix()
+    """The line of the model in a stack trace of torch, `transformers/models/bert/modeling_bert.py:175`; "" for none."""
+    file, number, _ = _own_frame(stack_trace) or ("", "", "")
+    return f"{file.rpartition('-packages/' if '-packages/' in file else '/')[2]}:{number}" if file else ""
 
 
 def _in_module(path: str | None) -> str:

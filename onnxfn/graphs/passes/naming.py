@@ -73,8 +73,14 @@ def order_ports(model: Any, part: Part) -> Any:
     return model
 
 
-def name_nodes(model: Any, modules: Collection[str]) -> Any:
-    """Names nodes after the innermost of the modules that ran, by torch's metadata, and after their operators."""
+def name_nodes(model: Any, modules: Collection[str], *, source_lines: bool = False) -> Any:
+    """Names nodes after the innermost of the modules that ran, and their operators; removes torch's metadata.
+
+    That has stack traces with paths of this machine. `source_lines`: nodes keep the line of the model, as SOURCE.
+    """
+    from onnx_ir.passes import common
+
+    lines: dict[Any, str] = {}
 
     def name_inside(graph: Any, outer: str) -> None:
         for node in graph:
@@ -82,26 +88,16 @@ def name_nodes(model: Any, modules: Collection[str]) -> Any:
             paths = (f"{each.partition('@')[0]}.".removeprefix(f"{WRAPPED}.")[:-1] for each in reversed(scopes))
             module = next((path for path in paths if path in modules), "") or outer
             node.name = node_name(module, node.op_type)
+            lines[node] = source_line(node.metadata_props.get(STACK_TRACE, "")) if source_lines else ""
             for inner in subgraphs(node):
                 name_inside(inner, module)
 
     name_inside(model.graph, "")
-    return model
-
-
-def strip_metadata(model: Any, *, source_lines: bool = False) -> Any:
-    """Removes torch's metadata of nodes, values and initializers, such as stack traces with paths of this machine.
-
-    `source_lines`: the line of the model in a stack trace stays, as `onnxfn.source` of the node.
-    """
-    from onnx_ir.passes import common
-
-    traces = {node: node.metadata_props.get(STACK_TRACE, "") for node in model.graph.all_nodes() if source_lines}
     common.ClearMetadataAndDocStringPass()(model)
+    for node, line in lines.items():
+        node.metadata_props.update({SOURCE: line} if line else {})
     for value in model.graph.initializers.values():
         value.metadata_props.clear()
-    for node, line in ((node, source_line(trace)) for node, trace in traces.items()):
-        node.metadata_props.update({SOURCE: line} if line else {})
     model.graph.name = "main"
     return model
 
