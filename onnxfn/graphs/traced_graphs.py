@@ -15,6 +15,7 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.capture import capture, parameter_names
 from onnxfn.graphs.capture.trace_conditions import TORCH
+from onnxfn.graphs.capture.trace_errors import WRAPPED, source_line
 from onnxfn.graphs.fusions.fusing import fuse_operators
 from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
@@ -108,8 +109,8 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         for each in _passes(model, part, options):
             graph = each(graph)
             tick()
-        modules = {path for path, _ in model.named_modules()}
-        graph = name_nodes(graph, modules, source_lines=options.source_lines)
+        modules = {f"{WRAPPED}.{path}": path for path, _ in model.named_modules()}
+        graph = name_nodes(graph, modules, source_line if options.source_lines else lambda _: "")
         return evolve(built, model=add_metadata(graph, facts))
 
 

@@ -27,7 +27,7 @@ from onnxfn.export.run.retries import (
     with_other_sides,
     with_wide_values,
 )
-from onnxfn.graphs.build import build_graph, captured_once, drop_templates, traced_fully
+from onnxfn.graphs.build import build_graph, captured_once, drop_templates, traced_fully, with_functions
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.traced_graphs import with_assumed_limits
@@ -249,7 +249,7 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     if output.wide:
         keep_values(job.plan, output, models)
     check_layers(job.model, job.plan, models)
-    written = _with_functions(models) if output.options.functions else models
+    written = [*map(with_functions, models)] if output.options.functions else models
     files = write_graphs(job.plan, written, job.folder, output.options, job.timed, check=job.check != "none")
     if output.adapter is not None:
         files |= dict.fromkeys(write_input_adapter(output.adapter, job.plan, models, job.folder), "")
@@ -263,12 +263,6 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     stored = {name for graph in graphs for name in graph.stored}
     plan = _with_lines(job.plan, left_lines(left) if left else ())
     return Built(plan, graphs, files, report, tuple(traced), weights_text(job.model, stored))
-
-
-def _with_functions(models: Sequence[Any]) -> list[Any]:
-    from onnxfn.graphs.layers.layer_functions import with_layer_functions
-
-    return [*map(with_layer_functions, models)]
 
 
 def _with_lines(plan: Plan, lines: Sequence[str]) -> Plan:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from onnxfn.graphs.capture.trace_errors import WRAPPED, source_line
 from onnxfn.graphs.nodes.nodes import node_name, shape_of, subgraphs
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import Axis, AxisMap
@@ -73,10 +72,11 @@ def order_ports(model: Any, part: Part) -> Any:
     return model
 
 
-def name_nodes(model: Any, modules: Collection[str], *, source_lines: bool = False) -> Any:
+def name_nodes(model: Any, modules: Mapping[str, str], source_line: Callable[[str], str]) -> Any:
     """Names nodes after the innermost of the modules that ran, and their operators; removes torch's metadata.
 
-    That has stack traces with paths of this machine. `source_lines`: nodes keep the line of the model, as SOURCE.
+    `modules`: from torch's path of a module to its own. `source_line`: from a stack trace, which has paths of this
+    machine, to the line of the model that nodes keep as SOURCE, or "".
     """
     from onnx_ir.passes import common
 
@@ -85,10 +85,10 @@ def name_nodes(model: Any, modules: Collection[str], *, source_lines: bool = Fal
     def name_inside(graph: Any, outer: str) -> None:
         for node in graph:
             scopes = node.metadata_props.get(SCOPES, "")[2:-2].split("', '")[:-1]
-            paths = (f"{each.partition('@')[0]}.".removeprefix(f"{WRAPPED}.")[:-1] for each in reversed(scopes))
-            module = next((path for path in paths if path in modules), "") or outer
+            paths = (each.partition("@")[0] for each in reversed(scopes))
+            module = next((modules[path] for path in paths if path in modules), "") or outer
             node.name = node_name(module, node.op_type)
-            lines[node] = source_line(node.metadata_props.get(STACK_TRACE, "")) if source_lines else ""
+            lines[node] = source_line(node.metadata_props.get(STACK_TRACE, ""))
             for inner in subgraphs(node):
                 name_inside(inner, module)
 
