@@ -131,13 +131,6 @@ def traced_fully(graph: BuiltGraph) -> bool:
     return not graph.from_template and not graph.from_repeats
 
 
-def with_functions(model: Any) -> Any:
-    """A copy of a finished graph with functions for layers: see `with_layer_functions`."""
-    from onnxfn.graphs.layers.layer_functions import with_layer_functions
-
-    return with_layer_functions(model)
-
-
 def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part and of its filler; its parameters are slots."""
     built = graph_with_slots(model, part, timed, options)
