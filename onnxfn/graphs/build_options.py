@@ -46,6 +46,13 @@ def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a 
     return ()
 
 
+def with_functions(model: Any) -> Any:
+    """A copy of a finished graph with functions for layers: see `with_layer_functions`."""
+    from onnxfn.graphs.layers.layer_functions import with_layer_functions
+
+    return with_layer_functions(model)
+
+
 @frozen(kw_only=True, field_transformer=typed_fields)
 class BuildOptions:
     """The options for building the graph of a part from a model.

@@ -126,13 +126,6 @@ def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:
     return evolve(built, limits=limits, model=add_metadata(built.model, {"limits": stated(limits)}))
 
 
-def with_functions(model: Any) -> Any:
-    """A copy of a finished graph with functions for layers: see `with_layer_functions`."""
-    from onnxfn.graphs.layers.layer_functions import with_layer_functions
-
-    return with_layer_functions(model)
-
-
 def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[Any], Any], ...]:
     """The passes over the graph of a trace, in their order; `fuse_operators` has its own list."""
     target = part.spec.target

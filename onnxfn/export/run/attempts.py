@@ -28,9 +28,9 @@ from onnxfn.export.run.retries import (
     with_wide_values,
 )
 from onnxfn.graphs.build import build_graph, captured_once, drop_templates, traced_fully
-from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
+from onnxfn.graphs.build_options import BuildOptions, trace_all_layers, with_functions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.traced_graphs import with_assumed_limits, with_functions
+from onnxfn.graphs.traced_graphs import with_assumed_limits
 from onnxfn.models.dtypes import has_dtype, without_values
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.specs.algebra.planned import Part, Plan
