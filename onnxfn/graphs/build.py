@@ -13,7 +13,7 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import bind_weights, merge_slots
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
-from onnxfn.graphs.passes.canonical import order_by_structure
+from onnxfn.graphs.passes.canonical import number_nodes, order_by_structure
 from onnxfn.graphs.passes.merging import insert_branches, insert_filler
 from onnxfn.graphs.passes.naming import add_metadata
 from onnxfn.graphs.quantization.quantize import keep_stored_blocks, quantize_weights
@@ -53,7 +53,7 @@ def build_graph(
     tensors = (weights or model).state_dict(keep_vars=True)
     with tracing_alone(timed, part.name):
         name, built = None, None
-        if options.template_cache is not None:
+        if options.template_cache is not None and not options.source_lines:
             with timed("template", part.name):
                 name = fingerprint(model, captured_part(part), options.pretranspose)
                 built = _from_template(tensors, name, options.template_cache, part)
@@ -65,6 +65,7 @@ def build_graph(
         with pass_errors(part):
             if any(hasattr(tensor, ATTRIBUTE) for tensor in tensors.values()):
                 graph, stored = keep_stored_blocks(graph, tensors)
+                graph = number_nodes(graph)
             return evolve(built, model=with_bodies(graph), stored=stored, template=name)
 
 
@@ -78,6 +79,7 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
         with pass_errors(part):
             graph, left = quantize_weights(graph, rules, names)
         built = evolve(built, not_quantized=left)
+        graph = number_nodes(graph)
     graph = bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)
     return evolve(built, model=graph)
 
@@ -110,8 +112,8 @@ def captured_once() -> UnboundGraph:
     def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
         if part.dtype is None:
             return _unbound_graph(model, part, timed, options)
-        of_options = options.find_repeats, options.pretranspose, options.joins_traces, options.other_sides
-        key = (captured_part(part), *of_options)
+        of_trace = options.find_repeats, options.joins_traces, options.source_lines
+        key = (captured_part(part), *of_trace, options.pretranspose, options.other_sides)
         if key not in graphs:
             graphs[key] = _unbound_graph(model, part, timed, options)
         return evolve(graphs[key], model=graphs[key].model.clone())

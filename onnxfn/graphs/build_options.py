@@ -46,6 +46,13 @@ def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a 
     return ()
 
 
+def with_functions(model: Any) -> Any:
+    """A copy of a finished graph with functions for layers: see `with_layer_functions`."""
+    from onnxfn.graphs.layers.layer_functions import with_layer_functions
+
+    return with_layer_functions(model)
+
+
 @frozen(kw_only=True, field_transformer=typed_fields)
 class BuildOptions:
     """The options for building the graph of a part from a model.
@@ -66,6 +73,8 @@ class BuildOptions:
             has fixed sizes, or is wrong at some.
         float16_overflow: What is done if values of a float16 graph overflow, or nearly. `mend` keeps them in float32;
             `refuse` raises CheckFailed, with the values.
+        source_lines: Whether nodes have the line of the model's source that computes them, as metadata
+            `onnxfn.source`: `transformers/models/bert/modeling_bert.py:175`. No template is then loaded or saved.
         other_sides: For parts whose graph is valid on one side of a condition, the part at sizes of the other side. The
             file has the graphs of both, and an If on the condition.
 
@@ -87,4 +96,5 @@ class BuildOptions:
     pretranspose: bool = True
     joins_traces: bool = False
     float16_overflow: Literal["mend", "refuse"] = "mend"
+    source_lines: bool = False
     other_sides: tuple[tuple[Condition, Part], ...] = ()

@@ -14,12 +14,13 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.capture import capture, parameter_names
 from onnxfn.graphs.capture.trace_conditions import TORCH
+from onnxfn.graphs.capture.trace_errors import WRAPPED, source_line
 from onnxfn.graphs.fusions.fusing import fuse_operators
 from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain
 from onnxfn.graphs.nodes.slots import pretranspose, to_slots
-from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
+from onnxfn.graphs.passes.naming import add_metadata, name_nodes, name_ports, order_ports
 from onnxfn.graphs.passes.shared_cache import share_cache, tell_lengths
 from onnxfn.graphs.passes.simplify import (
     convert_opset,
@@ -93,7 +94,7 @@ def _truncated_part(part: Part, stack: LayerStack) -> Part:
 def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part, from a trace of all layers that the model has now; its parameters are slots."""
     with timed("capture", part.name) as tick:
-        built = capture(model, part, tick, is_joined=options.joins_traces)
+        built = capture(model, part, tick, is_joined=options.joins_traces, source_lines=options.source_lines)
     constants = (f"{each.name}={each.value!r}" for each in part.spec.call.constants)
     facts = {
         "task": part.spec.task or "",
@@ -108,7 +109,9 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         for each in _passes(model, part, options):
             graph = each(graph)
             tick()
-        return evolve(built, model=add_metadata(strip_metadata(graph), facts))
+        modules = {f"{WRAPPED}.{path}": path for path, _ in model.named_modules()}
+        graph = name_nodes(graph, modules, source_line if options.source_lines else lambda _: "")
+        return evolve(built, model=add_metadata(graph, facts))
 
 
 def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:

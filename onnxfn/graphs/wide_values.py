@@ -80,14 +80,7 @@ def unmeasured_nodes(model: Any) -> list[str]:
 
 def overflow_text(model: Any, sizes: Reach) -> str:
     """The words for the values of a graph that overflow: the first, the largest, and how many they are."""
-    last, words = dict[Any, tuple[int, str]](), dict[str, str]()
-    for index, node in enumerate(model.graph):
-        read = [value for value in node.inputs if value is not None]
-        weights = [(index, name.rpartition(".")[0]) for name in map(_parameter, read) if name]
-        latest = max((*weights, *(last[each] for each in read if each in last)), default=(0, ""))
-        last |= dict.fromkeys(node.outputs, latest)
-        kind = "a value after" if node.op_type != "Add" or weights else "the residual after"
-        words |= {value.name: f"{kind} {latest[1]}" for value in node.outputs}
+    words = {value.name: node.name for node in model.graph for value in node.outputs}
     names = dict.fromkeys((next(iter(sizes)), max(sizes, key=sizes.__getitem__)))
     texts = [f"{words[name]} reaches {sizes[name]:.2g}" for name in names]
     more = f" ({len(sizes)} values in all)" if len(sizes) > len(names) else ""

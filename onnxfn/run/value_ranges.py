@@ -11,7 +11,7 @@ from onnxfn.graphs.value_ranges import range_outputs
 from onnxfn.run.sessions import IN_PLACE_BYTES, check_options, run_session, watched_session
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.onnx_files import with_weights_in_place
+from onnxfn.weights.onnx_files import parsed_model, with_weights_in_place
 
 Ranges = Mapping[str, tuple[float, float]]
 """From the name of a value to its least and its largest element."""
@@ -36,12 +36,11 @@ def value_ranges(
     The graph computes the ranges itself, so no value is kept in memory for longer than its readers need it. CheckFailed
     if ONNX Runtime cannot load or run it.
     """
-    import onnx
     import onnx_ir
     from onnxruntime import ExecutionOrder
 
     content = content or with_weights_in_place(file, IN_PLACE_BYTES)
-    model = onnx_ir.from_proto(onnx.ModelProto.FromString(content))
+    model = onnx_ir.from_proto(parsed_model(content))
     every, options = range_outputs(model, names, outside), check_options(file)
     # The default order may compute all values before the first range.
     options.execution_order = ExecutionOrder.PRIORITY_BASED

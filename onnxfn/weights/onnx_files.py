@@ -123,13 +123,25 @@ def written_by_onnxfn(file: Path) -> bool:
     return False
 
 
+LAYERS = "onnxfn.layers"
+"""The domain of the functions that stand for layers."""
+
+
+def parsed_model(content: Any) -> Any:
+    """The `onnx.ModelProto` of an ONNX file, with the nodes of its layers in place of calls."""
+    from onnx import ModelProto, inliner
+
+    model = ModelProto.FromString(content)
+    calls = [(each.domain, each.name) for each in model.functions if each.domain == LAYERS]
+    return inliner.inline_selected_functions(model, calls) if calls else model
+
+
 def onnx_model(file: Path) -> Any:
     """The `onnx.ModelProto` of an ONNX file, whose raw data is external data of the file; ValueError if it is none."""
     from google.protobuf.message import DecodeError
-    from onnx import ModelProto
 
     try:
-        return ModelProto.FromString(with_weights_in_place(file, least=0))
+        return parsed_model(with_weights_in_place(file, least=0))
     except DecodeError as error:
         raise ValueError(first_line(error)) from error
 

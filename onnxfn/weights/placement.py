@@ -26,10 +26,7 @@ MIN_EXTERNAL_BYTES = 1024
 """Smaller weights are always stored in the ONNX file. ONNX Runtime reads some of them while it loads the graph."""
 
 PAGE_BYTES, CACHE_LINE_BYTES = 4096, 64
-"""Alignment of large and of other weights in a file of external data, so that they can be used memory-mapped."""
-
-MIN_PAGE_ALIGNED_BYTES = 1 << 20
-"""Weights of at least this size are aligned to a page."""
+"""Alignment in a file of external data of weights of a page or more, to be used memory-mapped, and of smaller ones."""
 
 MIN_SHARED_BYTES = 1 << 16
 """Weights of at least this size are stored once if several graphs use them."""
@@ -154,13 +151,13 @@ def _large_weights(model: Any) -> dict[str, Any]:
 
 
 def _external_placements(tensors: Mapping[Any, Any], file: str, end: int = 0) -> dict[Any, Placement]:
-    """Placements in an external data file, one after the other from `end`; the same memory is placed once."""
+    """Placements in an external data file from `end`, of weights of a page or more first; the same memory once."""
     by_memory: dict[Any, Placement] = {}
     placements: dict[Any, Placement] = {}
-    for name, tensor in tensors.items():
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].nbytes < PAGE_BYTES):
         key = memory_key(tensor) or name
         if key not in by_memory:
-            alignment = PAGE_BYTES if tensor.nbytes >= MIN_PAGE_ALIGNED_BYTES else CACHE_LINE_BYTES
+            alignment = PAGE_BYTES if tensor.nbytes >= PAGE_BYTES else CACHE_LINE_BYTES
             offset = -(-end // alignment) * alignment
             by_memory[key] = Placement(file, offset, tensor.nbytes)
             end = offset + tensor.nbytes
@@ -178,7 +175,10 @@ def _proto_with_external_data(model: Any, placements: Mapping[str, Placement]) -
         for name, placement in placements.items():
             where, tensor = (placement.file or "", placement.offset, placement.length), tensors[name]
             values[name].const_value = onnx_ir.ExternalTensor(*where, tensor.dtype, shape=tensor.shape, name=name)
-        return onnx_ir.to_proto(model)
+        proto = onnx_ir.to_proto(model)
+        stored = {tensor.name for tensor in proto.graph.initializer}  # their types are said there
+        del proto.graph.value_info[: sum(each.name in stored for each in proto.graph.value_info)]
+        return proto
     finally:
         for name, value in values.items():
             value.const_value = tensors[name]

@@ -42,7 +42,7 @@ SENTENCE_TRANSFORMERS_FILES = (
 SIDE_FILES = (*CONFIGURATION_FILES, *TOKENIZER_FILES, *PROCESSOR_FILES, *SENTENCE_TRANSFORMERS_FILES)
 """Patterns of the files in a checkpoint's folder that are copied. All others stay where they are."""
 
-WRITTEN_FILES = (*SIDE_FILES, "genai_config.json", "README.md")
+WRITTEN_FILES = (*SIDE_FILES, "genai_config.json", "README.md", "graph.svg")
 """Patterns of the side files that an export writes. The last two describe graphs: they are not a checkpoint's."""
 
 

@@ -29,6 +29,7 @@ OTHER_SUFFIXES = (".onnx", ".safetensors", ".bin", ".pt", ".pth", ".gguf")
 """Endings of graphs and of a checkpoint's weights, so no endings of external data."""
 
 WeightStorage = Literal["copy", "share", "link", "none"]
+Functions = Literal["layers"]
 LINK: WeightStorage = "link"
 """Weights stay in the files of the checkpoint."""
 
@@ -63,6 +64,8 @@ class WriteOptions:
             data in a separate file. Protobuf allows no file above 2 GiB, so larger values have no effect.
         external_data_suffix: The end of the names of external data files, after the name of the part. None: that of the
             layout (`".onnx_data"`).
+        functions: `"layers"`: each layer that equals another one is a call of a function of the ONNX file, so that the
+            file has fewer nodes, and a viewer shows a box for the layer. None: no functions.
         alias: Whether `config.json` states a known model type (`gemma`) if a client does not know the real type, or
             starts it with a cache of other sizes. The remarks of the plan say so.
 
@@ -83,6 +86,7 @@ class WriteOptions:
     weight_storage: WeightStorage | None = None
     external_data_threshold: int = PROTOBUF_LIMIT
     external_data_suffix: str | None = field(default=None, validator=_check_suffix)
+    functions: Functions | None = None
     alias: bool = False
 
 
@@ -94,6 +98,7 @@ class ResolvedWriteOptions:
     weight_storage: str
     external_data_threshold: int
     external_data_suffix: str
+    functions: str | None = None
     entries: tuple[TensorEntry, ...] = ()
 
 
@@ -105,6 +110,7 @@ def resolved_write_options(options: WriteOptions) -> ResolvedWriteOptions:
         weight_storage=options.weight_storage or layout.weight_storage,
         external_data_threshold=options.external_data_threshold,
         external_data_suffix=options.external_data_suffix or layout.external_data_suffix,
+        functions=options.functions,
     )
 
 

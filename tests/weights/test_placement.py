@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import pairwise
 from unittest.mock import Mock
 
 import numpy as np
@@ -27,7 +28,6 @@ from onnxfn.weights.onnx_files import with_weights_in_place
 from onnxfn.weights.placement import (
     CACHE_LINE_BYTES,
     MIN_EXTERNAL_BYTES,
-    MIN_PAGE_ALIGNED_BYTES,
     PAGE_BYTES,
     weight_bytes,
     weight_placements,
@@ -114,15 +114,19 @@ def test_a_written_file_is_what_onnx_ir_would_write(tmp_path, threshold):
     assert ir.to_proto(model) == before
 
 
-def test_external_data_is_aligned(tmp_path):
-    pages = torch.ones(MIN_PAGE_ALIGNED_BYTES // 4)
-    raws = {"odd": torch.ones(1031, dtype=torch.int8), "line": torch.ones(300), "page": pages}
-    places = weight_placements(graph(weights(raws)), DATA_FILE, threshold=0)
-    assert [(place.file, place.offset) for place in places.values()] == [
-        ("model.onnx_data", 0),
-        ("model.onnx_data", -(-1031 // CACHE_LINE_BYTES) * CACHE_LINE_BYTES),
-        ("model.onnx_data", PAGE_BYTES),
-    ]
+@given(st.lists(st.integers(1024, 3 * PAGE_BYTES), max_size=9))
+def test_a_weight_of_a_page_or_more_begins_at_a_page_and_a_file_grows_by_less_than_a_page_for_each(sizes):
+    model = graph(weights({f"w{number}": torch.zeros(size, dtype=torch.int8) for number, size in enumerate(sizes)}))
+    places = weight_placements(model, DATA_FILE, threshold=0).values()
+    assert [each.length for each in places if each.offset % alignment(each.length)] == []
+    ends = sorted((each.offset, each.offset + each.length) for each in places)
+    assert all(end <= start for (_, end), (start, _) in pairwise(ends))
+    bytes_used = max((end for _, end in ends), default=0)
+    assert bytes_used <= sum(sizes) + sum(map(alignment, sizes))
+
+
+def alignment(size):
+    return PAGE_BYTES if size >= PAGE_BYTES else CACHE_LINE_BYTES
 
 
 def test_tied_weights_are_stored_once(tmp_path):

@@ -15,7 +15,7 @@ from onnxfn.check.cuts.vertices import read_names
 from onnxfn.run.sessions import IN_PLACE_BYTES, check_options, convert_on_use, run_session, watched_session
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
-from onnxfn.weights.onnx_files import with_inner_graphs, with_weights_in_place
+from onnxfn.weights.onnx_files import parsed_model, with_inner_graphs, with_weights_in_place
 
 
 @frozen(eq=False)
@@ -39,9 +39,7 @@ class WrittenGraph:
 
 def written_graph(file: Path, content: bytes | None = None) -> WrittenGraph:
     """The graph of an ONNX file or of `content`, with small weights. CheckFailed if a type cannot be inferred."""
-    import onnx
-
-    model = onnx.ModelProto.FromString(content or with_weights_in_place(file, IN_PLACE_BYTES))
+    model = parsed_model(content or with_weights_in_place(file, IN_PLACE_BYTES))
     graph = model.graph
     stated = _types(graph)
     if any(name and name not in stated for node in graph.node for name in node.output):

@@ -20,7 +20,7 @@ from attrs import field, frozen
 from onnxfn.check.cuts.vertices import read_names
 from onnxfn.graphs.nodes.nodes import DOMAIN
 from onnxfn.run.sessions import IN_PLACE_BYTES
-from onnxfn.weights.onnx_files import graph_nodes, with_inner_graphs, with_weights_in_place
+from onnxfn.weights.onnx_files import graph_nodes, parsed_model, with_inner_graphs, with_weights_in_place
 
 OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "ConvInteger": "Conv"})
 """An operator on integers -> the operator on floats."""
@@ -46,12 +46,12 @@ def float_form(
 ) -> tuple[bytes | None, tuple[str, ...]]:
     """The float form of a file, None if the file has it; and a line for each product of integers of another form."""
     # `in_memory`: from codes in blocks to the shape of their float32 elements, an external initializer.
-    from onnx import ModelProto, TensorProto
+    from onnx import TensorProto
 
     is_half = dtype in HALVES
     if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES}.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
-    model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
+    model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
     for codes, shape in in_memory.items():
         tensor = model.graph.initializer.add(name=name_in_memory(codes), dims=shape, data_type=TensorProto.FLOAT)
         tensor.data_location = TensorProto.EXTERNAL

@@ -18,6 +18,7 @@ from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.edits.token_embeddings import IDS
 from onnxfn.specs.stored.reports import Tick
+from onnxfn.weights.onnx_files import parsed_model
 
 SUM = ".sum"
 """The end of the name of the sum inside a mean."""
@@ -36,11 +37,10 @@ def overflowing(
 ) -> Reach:
     """The sizes of the float16 values of a file that overflow on `text`, or in a case: see `overflowing_values`."""
     # The second row of the text is a token that repeats; the third has the first and the last of the vocabulary.
-    import onnx
     import onnx_ir
 
     content, _ = float_form(file, "float16")
-    in_float32 = without_clips(onnx_ir.from_proto(onnx.ModelProto.FromString(content)))
+    in_float32 = without_clips(onnx_ir.from_proto(parsed_model(content)))
     means = [node for node in in_float32.graph if node.op_type == "ReduceMean"]
     for node in means:  # a kernel of float16 may add the elements up in float16
         total = insert_value(node, "ReduceSum", node.inputs, node.outputs[0], node.outputs[0].shape, **node.attributes)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from onnxfn.export.clients.outline import DRAWING, drawing
 from onnxfn.export.jobs.request import command_line
-from onnxfn.export.report.folder_report import folder_facts
+from onnxfn.export.report.folder_report import folder_facts, outlines
 from onnxfn.export.report.report_file import recorded
 from onnxfn.specs.results.result_facts import ResultFacts, graph_rows
 from onnxfn.specs.tasks.tasks import WITH_PAST
@@ -32,7 +34,7 @@ BAR = 40
 """The length of the bar of a measure of 1."""
 
 
-def card_text(report: Mapping[str, Any]) -> str:
+def card_text(report: Mapping[str, Any], *, is_drawn: bool = False) -> str:
     """The card of a folder from its `report.json`: what it was made of, its files with their errors, and its limits."""
     from huggingface_hub import ModelCardData
 
@@ -53,6 +55,7 @@ def card_text(report: Mapping[str, Any]) -> str:
         "## Files",
         "\n".join((head, "|" + " --- |" * (head.count("|") - 1), *rows)),
         _plot(facts),
+        f"![The modules of the graphs, and their weights]({DRAWING})" if is_drawn else "",
         f"The files {compared if count else 'were not compared with PyTorch'}.",
         ONNXFN_CODE,
         "## Limits\n\n" + "\n".join(f"- {line}" for line in limits) if limits else "",
@@ -61,14 +64,23 @@ def card_text(report: Mapping[str, Any]) -> str:
 
 
 def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[Path, ...]:
-    """Writes the card of an export to a staging folder; returns its path."""
+    """Writes the card of an export, and its drawing, to a staging folder; returns their paths."""
+    # A `README.md` that no earlier export wrote, or that was changed since, stays; so does a drawing.
     earlier = recorded(folder)
-    facts = earlier.files.get(CARD) if earlier else None
-    # A `README.md` that no earlier export wrote, or that was changed since, stays.
-    if (folder / CARD).exists() and (facts is None or sha256_of(folder / CARD) != facts.sha256):
+    files = earlier.files if earlier else {}
+    free = [
+        name
+        for name in (CARD, DRAWING)
+        if not (folder / name).exists() or (name in files and sha256_of(folder / name) == files[name].sha256)
+    ]
+    if CARD not in free:
         return ()
-    (staging / CARD).write_text(card_text(report), encoding="utf-8")
-    return (staging / CARD,)
+    with suppress(ValueError):  # the weights are not written
+        shown = outlines(staging / path for path in folder_facts(report).ports) if DRAWING in free else {}
+        (staging / DRAWING).write_text(drawing(shown), encoding="utf-8") if any(shown.values()) else None
+    is_drawn = (staging / DRAWING).exists()
+    (staging / CARD).write_text(card_text(report, is_drawn=is_drawn), encoding="utf-8")
+    return (staging / CARD, *([staging / DRAWING] if is_drawn else []))
 
 
 def _origin(report: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ def job_digest(job: ExportRequest, source: Path) -> str:
     options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
     spec, build = None if job.spec is None else digest(job.spec), build_of(job)
     facts = [json.dumps(options, sort_keys=True, default=str), str(spec)]
-    facts.extend((str(build.pretranspose), build.find_repeats.__qualname__))
+    facts.extend((str(build.pretranspose), build.find_repeats.__qualname__, str(build.source_lines)))
     is_download = not Path(job.checkpoint).exists()
     facts.extend((source.parent.parent.name, source.name) if is_download else ())
     for folder in (*([] if is_download else [source]), *([job.adapter] if job.adapter else [])):

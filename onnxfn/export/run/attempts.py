@@ -28,7 +28,7 @@ from onnxfn.export.run.retries import (
     with_wide_values,
 )
 from onnxfn.graphs.build import build_graph, captured_once, drop_templates, traced_fully
-from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
+from onnxfn.graphs.build_options import BuildOptions, trace_all_layers, with_functions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.traced_graphs import with_assumed_limits
 from onnxfn.models.dtypes import has_dtype, without_values
@@ -250,7 +250,8 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     if output.wide:
         keep_values(job.plan, output, models)
     check_layers(job.model, job.plan, models)
-    files = write_graphs(job.plan, models, job.folder, output.options, job.timed, check=job.check != "none")
+    written = [*map(with_functions, models)] if output.options.functions else models
+    files = write_graphs(job.plan, written, job.folder, output.options, job.timed, check=job.check != "none")
     if output.adapter is not None:
         files |= dict.fromkeys(write_input_adapter(output.adapter, job.plan, models, job.folder), "")
     report = check_files(job, must_pass=True) if job.check != "none" else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -27,12 +27,15 @@ from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, listed,
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 
-def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = False) -> BuiltGraph:
+def capture(
+    model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = False, source_lines: bool = False
+) -> BuiltGraph:
     """The graph of a part in opset 18, with inputs and outputs in the order of the plan, and what the trace tells.
 
     The initializers are the model's own tensors, not copies, under the names that they have in the checkpoint.
     The model, its configuration and the state of torch are restored afterwards, also after an error. `tick` is called
     for each operator that is traced or translated. `is_joined`: traces at several fixed sizes are joined.
+    `source_lines`: torch records where the model calls an operator.
 
     Raises:
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
@@ -40,7 +43,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
     """
     noted: trace_settings.Noted = {}
     part = trace_conditions.at_other_sizes(with_sizes_as_axes(part))
-    with tracing(model, part, noted, tick) as called:
+    lines = trace_settings.source_lines() if source_lines else nullcontext()
+    with tracing(model, part, noted, tick) as called, lines:
         program, ends = any_program(model, part, noted)
         axes = trace_conditions.input_sizes(program, part)
         branches = trace_conditions.conditions(noted.values(), axes)

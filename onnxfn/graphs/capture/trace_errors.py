@@ -9,7 +9,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.capture.trace_settings import CAPTURE, DATA_DEPENDENT, tracing_packages
+from onnxfn.graphs.capture.trace_settings import CALLERS, DATA_DEPENDENT, tracing_packages
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import terms
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
@@ -71,10 +71,21 @@ def _location(node: Any) -> str:
     """The place where the model calls the operator of a node: the path of the module, and the line, if known."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]).removeprefix(WRAPPED).removeprefix(".") if stack else ""
-    frames = reversed(_FRAME.findall(node.meta.get("stack_trace") or ""))
-    below = takewhile(lambda frame: not frame[0].startswith(CAPTURE), frames)  # what `forward` calls
-    own = next((frame for frame in below if not frame[0].startswith((*tracing_packages(), "<"))), None)
+    own = _own_frame(node.meta.get("stack_trace") or "")
     return f"{_in_module(path)}{f' at {_line(*own)}' if own else ''}"
+
+
+def _own_frame(stack_trace: str) -> tuple[str, str, str] | None:
+    """The file, the number and the text of the last line of the model in a stack trace; None if there is none."""
+    frames = reversed(_FRAME.findall(stack_trace))
+    below = takewhile(lambda frame: not frame[0].startswith(CALLERS), frames)  # what `forward` calls
+    return next((frame for frame in below if not frame[0].startswith((*tracing_packages(), "<"))), None)
+
+
+def source_line(stack_trace: str) -> str:
+    """The line of the model in a stack trace of torch, `transformers/models/bert/modeling_bert.py:175`; "" for none."""
+    file, number, _ = _own_frame(stack_trace) or ("", "", "")
+    return f"{file.rpartition('-packages/' if '-packages/' in file else '/')[2]}:{number}" if file else ""
 
 
 def _in_module(path: str | None) -> str:

@@ -25,6 +25,9 @@ from onnxfn.specs.stored.reports import Tick
 CAPTURE = (f"{Path(__file__).parents[1]}/", f"{Path(forward.__file__).parent}/")
 """The folders whose functions call `forward`."""
 
+CALLERS = (CAPTURE[1], str(Path(__file__).with_name("capture.py")))
+"""Those that call `forward` themselves; other files of capture are also called inside it."""
+
 DATA_DEPENDENT = "data-dependent"
 """In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
 

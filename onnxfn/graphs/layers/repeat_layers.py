@@ -14,7 +14,14 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.graphs.layers.repeated_layers import LayerStack
-from onnxfn.graphs.nodes.nodes import all_inputs, attribute_subgraphs, subgraphs
+from onnxfn.graphs.nodes.nodes import (
+    all_inputs,
+    attribute_subgraphs,
+    module_path,
+    node_name,
+    nodes_inside_out,
+    subgraphs,
+)
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import LayersDiffer
@@ -121,6 +128,7 @@ def _copied_period(
         copied.replace_all_uses_with(replacements.get(value, value), replace_graph_outputs=True)
     copies = list(copy)
     copy.remove(copies)
+    _shift_modules(traced.stack, copies, traced.stack.head + traced.stack.period, shift)
     for node, new_node in zip(traced.second, copies, strict=True):
         for value, new_value in zip(node.outputs, new_node.outputs, strict=True):
             replacements[value] = new_value
@@ -128,6 +136,15 @@ def _copied_period(
             if value.is_graph_output():
                 graph.outputs.append(new_value)
     return copies
+
+
+def _shift_modules(stack: LayerStack, nodes: Sequence[Any], start: int, by: int) -> None:
+    """Names nodes, and those inside them, after the module `by` layers later, if its layer is `start` or later."""
+    for node in nodes_inside_out(nodes):
+        parameter = f"{module_path(node)}."
+        layer = stack.layer_index(parameter)
+        if layer is not None and layer >= start:
+            node.name = node_name(stack.shifted(parameter, by)[:-1], node.op_type)
 
 
 def _replace_inputs(node: Any, replacements: Mapping[Any, Any]) -> None:
@@ -145,6 +162,7 @@ def _replace_inputs(node: Any, replacements: Mapping[Any, Any]) -> None:
 
 def _shift_end(traced: TracedStack, names: Names) -> None:
     """Lets the nodes after the periods read the parameters and the cache of the last layers of the stack."""
+    _shift_modules(traced.stack, traced.after, traced.end, traced.added)
     for value in dict.fromkeys(value for node in traced.after for value in (*all_inputs(node), *node.outputs)):
         is_port, slot = _is_port(traced, value), slot_of(value)
         layer = traced.ports[value.name].layer if is_port else layer_of(value, traced.stack, traced.ports)
@@ -328,7 +346,7 @@ def _same_port(traced: TracedStack, value: Any, other: Any) -> bool:
 
 
 def _label(node: Any) -> str:
-    return f"{node.op_type} ({node.outputs[0].name})"
+    return f"{node.op_type} of {module_path(node) or 'the model itself'}"
 
 
 def same_operation(node: Any, other: Any) -> bool:

@@ -79,6 +79,16 @@ def nodes_around(graph: Any, is_wanted: Callable[[Any], bool]) -> list[str]:
     return [*dict.fromkeys(f"{node.op_type} {node.name!r}" for node, each in inner if is_wanted(each))]
 
 
+def module_path(node: Any) -> str:
+    """The path of the module that a node is named after: `encoder.layer.0` of `encoder.layer.0/Add_1`."""
+    return (node.name or "").rpartition("/")[0]
+
+
+def node_name(module: str, op_type: str) -> str:
+    """The name of the first node of an operator in a module: `encoder.layer.0/Add`; `Add` in the model itself."""
+    return f"{module}/{op_type}" if module else op_type
+
+
 def nodes_inside_out(graph: Any) -> Iterator[Any]:
     """The nodes of a graph, each after the nodes of its subgraphs."""
     for node in graph:
@@ -102,7 +112,8 @@ def insert_node(
     import onnx_ir
 
     domain, _, op_type = operator.rpartition("::")
-    node = onnx_ir.node(op_type, list(inputs), attributes=attributes, domain=domain, num_outputs=len(outputs))
+    origin = {"name": node_name(module_path(before), op_type), "metadata_props": dict(before.metadata_props)}
+    node = onnx_ir.node(op_type, list(inputs), attributes, domain=domain, num_outputs=len(outputs), **origin)
     for output, (like, sizes) in zip(node.outputs, outputs, strict=True):
         output.type = onnx_ir.TensorType(like) if isinstance(like, onnx_ir.DataType) else like.type
         output.shape = None if sizes is None else onnx_ir.Shape(list(sizes))

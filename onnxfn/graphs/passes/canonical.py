@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from onnxfn.graphs.nodes.nodes import all_inputs, nodes_inside_out, subgraphs
+from onnxfn.graphs.nodes.nodes import all_inputs, module_path, node_name, nodes_inside_out, subgraphs
 from onnxfn.graphs.nodes.slots import slot_of
 
 
@@ -15,14 +15,27 @@ def order_by_structure(model: Any) -> Any:
     """Orders and names nodes, values and initializers by the structure of the graph.
 
     After: the nodes that the first output needs come first, each after its operands; then those of the next output.
-    Values and nodes are named after their operators, with a number in this order. Initializers are in the order of
-    their first reads. Inputs, outputs and parameters keep their names; outputs that no node computes have none.
+    Values are named after their operators, nodes after their modules and operators, with a number in this order.
+    Initializers are in the order of their first reads. Inputs, outputs and parameters keep their names; outputs that
+    no node computes have none.
     """
     _order_nodes(model.graph)
     nodes = list(nodes_inside_out(model.graph))
     taken = {value.name for value in (*model.graph.inputs, *model.graph.outputs)}
     taken |= {value.name for value in model.graph.initializers.values() if slot_of(value) is not None}
     _name_values(model.graph, nodes, taken)
+    return number_nodes(model)
+
+
+def number_nodes(model: Any) -> Any:
+    """Names each node after its module and operator: `encoder.layer.0/Add`, the next one `encoder.layer.0/Add_1`."""
+    counts: Counter[str] = Counter()
+    for node in nodes_inside_out(model.graph):
+        name = node_name(module_path(node), node.op_type)
+        node.name = f"{name}_{counts[name]}" if counts[name] else name
+        counts[name] += 1
+        for number, inner in enumerate(subgraphs(node)):
+            inner.name = f"{node.name}_graph_{number}"
     return model
 
 
@@ -53,7 +66,7 @@ def _nodes_of(values: Iterable[Any], graph: Any) -> Iterator[Any]:
 
 
 def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
-    """Names nodes, their outputs, the inputs of inner graphs and constants; puts initializers in the order of use."""
+    """Names the outputs of nodes, the inputs of inner graphs and constants; puts initializers in the order of use."""
     ports = {*graph.inputs, *graph.outputs}
     read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
     initializers = [value for value in read if value.is_initializer()]
@@ -71,10 +84,6 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
             holder = value.graph
             del holder.initializers[value.name]
             holder.initializers[value.name] = value
-    for node, name in zip(nodes, _numbered([node.op_type for node in nodes], ()), strict=True):
-        node.name = f"node_{name}"
-        for number, inner in enumerate(subgraphs(node)):
-            inner.name = f"{node.name}_graph_{number}"
 
 
 def _numbered(kinds: list[str], taken: Collection[str]) -> Iterator[str]:

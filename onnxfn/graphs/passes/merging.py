@@ -98,7 +98,6 @@ def as_branch(graph: Any, prefix: str) -> Any:
     graph.outputs.clear()
     graph.remove(nodes)
     for node in nodes:
-        node.name = f"{prefix}{node.name}"
         for value in node.outputs:
             value.name = f"{prefix}{value.name}"
     return onnx_ir.Graph([], outputs, nodes=nodes, name=prefix.rstrip("."))

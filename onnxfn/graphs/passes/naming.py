@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from onnxfn.graphs.nodes.nodes import shape_of
+from onnxfn.graphs.nodes.nodes import node_name, shape_of, subgraphs
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.conditions import formula_value, is_condition
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.version import VERSION
+
+SOURCE, STACK_TRACE = "onnxfn.source", "pkg.torch.onnx.stack_trace"
+"""The metadata of a node with the line of the model that computes it, and torch's stack trace."""
+
+SCOPES = "pkg.torch.onnx.name_scopes"
+"""torch's metadata of a node: the paths of the modules that ran, the innermost last, and a name; `@1`: called again."""
 
 _SYMBOL = re.compile(r"\b[su]\d+\b")
 """A symbol of torch: s44 for a size of an input, u3 for a size that depends on data."""
@@ -66,11 +72,30 @@ def order_ports(model: Any, part: Part) -> Any:
     return model
 
 
-def strip_metadata(model: Any) -> Any:
-    """Removes torch's metadata of nodes, values and initializers, such as stack traces with paths of this machine."""
+def name_nodes(model: Any, modules: Mapping[str, str], source_line: Callable[[str], str]) -> Any:
+    """Names nodes after the innermost of the modules that ran, and their operators; removes torch's metadata.
+
+    `modules`: from torch's path of a module to its own. `source_line`: from a stack trace, which has paths of this
+    machine, to the line of the model that nodes keep as SOURCE, or "".
+    """
     from onnx_ir.passes import common
 
+    lines: dict[Any, str] = {}
+
+    def name_inside(graph: Any, outer: str) -> None:
+        for node in graph:
+            scopes = node.metadata_props.get(SCOPES, "")[2:-2].split("', '")[:-1]
+            paths = (each.partition("@")[0] for each in reversed(scopes))
+            module = next((modules[path] for path in paths if path in modules), "") or outer
+            node.name = node_name(module, node.op_type)
+            lines[node] = source_line(node.metadata_props.get(STACK_TRACE, ""))
+            for inner in subgraphs(node):
+                name_inside(inner, module)
+
+    name_inside(model.graph, "")
     common.ClearMetadataAndDocStringPass()(model)
+    for node, line in lines.items():
+        node.metadata_props.update({SOURCE: line} if line else {})
     for value in model.graph.initializers.values():
         value.metadata_props.clear()
     model.graph.name = "main"

@@ -9,6 +9,7 @@ import numpy as np
 from attrs import field, frozen
 
 from onnxfn.graphs.nodes.nodes import constant, insert_value, nodes_around, producer, shape_of, sole_consumer
+from onnxfn.graphs.passes.canonical import number_nodes
 from onnxfn.graphs.quantization.quantized_slots import QuantizedSlot, quantized_slot_of
 from onnxfn.specs.quantization import STATIC
 
@@ -77,7 +78,7 @@ def quantize_activations(model: Any, ranges: Mapping[str, tuple[float, float]]) 
         floats = _in_integers(model.graph, each.value, *steps)
         for reader, index in each.reads:
             reader.replace_input_with(index, floats)
-    return model
+    return number_nodes(model)
 
 
 def _steps(low: float, high: float, *, signed: bool) -> tuple[Any, Any]:

@@ -204,11 +204,13 @@ def _variants(facts: ResultFacts) -> str:
 
 def _outlines(outlines: Mapping[str, Outline]) -> str:
     """The tree of each file; that of a single file is open."""
-    return "".join(_folded(name, [], _outline(rows), is_open=len(outlines) == 1) for name, rows in outlines.items())
+    return "".join(
+        _folded(name, [], _branch(outline_tree(rows)), is_open=len(outlines) == 1) for name, rows in outlines.items()
+    )
 
 
-def _outline(rows: Outline) -> str:
-    """The weights of a file as a tree of modules; repeated layers, which have a range in their names, are folded."""
+def outline_tree(rows: Outline) -> dict[str, Any]:
+    """The weights of a file as a tree of modules, with types as leaves; repeated layers have a range as their name."""
     tree: dict[str, Any] = {}
     for name, type_ in rows:
         branch = tree
@@ -216,7 +218,7 @@ def _outline(rows: Outline) -> str:
         for module in modules:
             branch = branch.setdefault(module, {})
         branch[weight] = type_
-    return _branch(tree)
+    return tree
 
 
 def _branch(tree: Mapping[str, Any]) -> str:

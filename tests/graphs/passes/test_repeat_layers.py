@@ -55,6 +55,8 @@ def assert_repeated(model, part, stack=""):
     repeated, traced = repeated_and_traced(model, part)
     assert repeated.traced_layers.startswith(f"{LAYERS} layers of {stack}")
     assert first_difference(repeated.model, traced.model) is None
+    names = [sorted(node.name for node in each.model.graph.all_nodes()) for each in (repeated, traced)]
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize(("model_type", "task"), swept.with_sweep(SAMPLE, SWEPT))
