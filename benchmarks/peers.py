@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +25,9 @@ TORCH = "torch==2.13.0"
 OURS = "onnxfn"
 CHECKOUT = Path(onnxfn.__file__).parent.parent
 ORT = "onnxruntime==1.32.0"
+WORDS = 8000
+"""The words of a text for a calibration, which reads 4,096 tokens."""
+
 SCIPY = "scipy==1.17.1"
 """MaskFormer's class needs it."""
 
@@ -139,6 +144,19 @@ def _onnxfn(*options: str) -> Command:
     return command
 
 
+def _calibrated(checkpoint: Checkpoint, folder: Path, out: Path, kept: Path) -> list[str]:
+    """The export with calibrated codes. The text has words of the tokenizer that are tokens of the model, too."""
+    limit = json.loads((folder / "config.json").read_text())["vocab_size"]
+    tokens = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    words = [
+        token[1:] for token, number in tokens.items() if number < limit and token[1:].isascii() and token[0] == "Ġ"
+    ]
+    text = kept / "words.txt"
+    text.write_text(" " + " ".join(random.Random(0).choices([word for word in words if word.isalpha()], k=WORDS)))
+    options = ("--no-template-cache", "--dtype", "q4c", "--no-check", "--calibration", str(text))
+    return _onnxfn(*options)(checkpoint, folder, out, kept)
+
+
 def _optimum(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
     module = "from optimum.commands.optimum_cli import main; main()"
     options = ["--model", str(folder), "--task", checkpoint.task, "--library-name", "transformers"]
@@ -179,8 +197,7 @@ def _of_fewer_bits() -> Iterator[Exporter]:
         yield small(f"onnxfn {dtype} unchecked", OURS, _onnxfn(*options, "--no-check"), dtype=dtype)
         by_sections = _onnxfn(*options, *floors, "--check", "sections")
         yield small(f"onnxfn {dtype} by sections", OURS, by_sections, dtype=dtype)
-    calibrated = _onnxfn("--no-template-cache", "--dtype", "q4c", "--no-check")
-    yield small("onnxfn q4c unchecked", OURS, calibrated, dtype="q4c")
+    yield small("onnxfn q4c unchecked", OURS, _calibrated, dtype="q4c")
     yield small("genai builder float16", "genai", _genai("fp16", "cuda"), dtype="float16")
     yield small("genai builder int4", "genai", _genai("int4", "cpu"), dtype="q4")
     mixed = ("--extra_options", "algo_config=k_quant_mixed")
