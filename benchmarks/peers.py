@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from attrs import field, frozen
 from models import CACHE, Checkpoint, checkpoint_folder, folder_for_transformers_4
 from processes import Process, run_process
@@ -39,7 +39,7 @@ ENVIRONMENTS = {
     "exporters": LATEST,
     "genai": (TORCH, "onnxruntime-genai==0.18.0", "transformers==5.23.0", "onnx-ir==1.1.0", ORT),
     # Olive 0.13.0 imports a module that later builders do not have.
-    "olive": (*LATEST, ORT, "olive-ai==0.13.0", "onnxruntime-genai==0.14.1", "datasets==5.2.0"),
+    "olive": (*LATEST, ORT, "olive-ai==0.13.0", "onnxruntime-genai==0.14.1", "datasets==5.2.0", "requests==2.34.2"),
     "mobius": (TORCH, "mobius-onnx==0.1.0", "transformers==5.23.0", "onnx-ir==1.1.0", "onnxscript==0.7.2"),
 }
 """From an environment to the packages that are installed in it."""
@@ -138,21 +138,10 @@ def _onnxfn(*options: str) -> Command:
     it prints a line for each stage."""
 
     def command(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
-        words = ["-m", "onnxfn", "export", str(folder), str(out), "--task", checkpoint.task, "--layout", "optimum"]
-        return [*words, "--verbose", *options]
+        words = [token[1:] for token, number in tokens.items() if number < limit and token.startswith("Ġ")]
 
-    return command
-
-
-def _calibrated(checkpoint: Checkpoint, folder: Path, out: Path, kept: Path) -> list[str]:
-    """The export with calibrated codes. The text has words of the tokenizer that are tokens of the model, too."""
-    limit = json.loads((folder / "config.json").read_text())["vocab_size"]
-    tokens = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
-    words = [
-        token[1:] for token, number in tokens.items() if number < limit and token[1:].isascii() and token[0] == "Ġ"
-    ]
-    text = kept / "words.txt"
-    text.write_text(" " + " ".join(random.Random(0).choices([word for word in words if word.isalpha()], k=WORDS)))
+    text, plain = kept / "words.txt", [word for word in words if word.isascii() and word.isalpha()]
+    text.write_text(" " + " ".join(np.random.default_rng(0).choice(plain, WORDS)))
     options = ("--no-template-cache", "--dtype", "q4c", "--no-check", "--calibration", str(text))
     return _onnxfn(*options)(checkpoint, folder, out, kept)
 
