@@ -138,8 +138,17 @@ def _onnxfn(*options: str) -> Command:
     it prints a line for each stage."""
 
     def command(checkpoint: Checkpoint, folder: Path, out: Path, _: Path) -> list[str]:
-        words = [token[1:] for token, number in tokens.items() if number < limit and token.startswith("Ġ")]
+        words = ["-m", "onnxfn", "export", str(folder), str(out), "--task", checkpoint.task, "--layout", "optimum"]
+        return [*words, "--verbose", *options]
 
+    return command
+
+
+def _calibrated(checkpoint: Checkpoint, folder: Path, out: Path, kept: Path) -> list[str]:
+    """The export with calibrated codes. The text has words of the tokenizer that are tokens of the model, too."""
+    limit = json.loads((folder / "config.json").read_text())["vocab_size"]
+    tokens = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    words = [token[1:] for token, number in tokens.items() if number < limit and token.startswith("Ġ")]
     text, plain = kept / "words.txt", [word for word in words if word.isascii() and word.isalpha()]
     text.write_text(" " + " ".join(np.random.default_rng(0).choice(plain, WORDS)))
     options = ("--no-template-cache", "--dtype", "q4c", "--no-check", "--calibration", str(text))

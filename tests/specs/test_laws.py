@@ -40,7 +40,8 @@ RULES, LIMITS = "target.quantization", "limits"
 SCALARS = (
     *("name", "task", "derived", "call.loader", "call.submodule", "call.attention", "cache.past"),
     *("check.atol", "check.rtol", "check.mask_input", "target.opset", "target.int_dtype", "target.float_dtype"),
-    *("target.io_dtype", "target.input_order", "target.adapter_inputs", "target.shared_cache", "target.static_cache", "target.provider"),
+    *("target.io_dtype", "target.input_order", "target.adapter_inputs", "target.shared_cache", "target.static_cache"),
+    "target.provider",
 )
 
 TASKED = [(model_type, task) for model_type, spec in ARCHITECTURES.items() for task in task_names(spec)]
