@@ -149,6 +149,7 @@ def _calibrated(checkpoint: Checkpoint, folder: Path, out: Path, kept: Path) -> 
     limit = json.loads((folder / "config.json").read_text())["vocab_size"]
     tokens = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     words = [token[1:] for token, number in tokens.items() if number < limit and token.startswith("Ġ")]
+    kept.mkdir(parents=True, exist_ok=True)
     text, plain = kept / "words.txt", [word for word in words if word.isascii() and word.isalpha()]
     text.write_text(" " + " ".join(np.random.default_rng(0).choice(plain, WORDS)))
     options = ("--no-template-cache", "--dtype", "q4c", "--no-check", "--calibration", str(text))
