@@ -189,7 +189,7 @@ def test_a_single_file_takes_a_single_dtype(tmp_path):
     [
         (("float32", "fp17"), onnxfn.UnknownName, "no dtype 'fp17'; known: float32, float16"),
         (("float16", "float16"), onnxfn.InvalidSpec, "dtypes has 'float16' twice: each dtype has files of its own"),
-        ("float16", onnxfn.InvalidSpec, "a tuple is expected, not the text 'float16'"),
+        ("float16", onnxfn.InvalidSpec, "a sequence is expected, not the text 'float16'"),
     ],
 )
 def test_wrong_dtypes_are_refused(dtypes, error, words, tmp_path):

@@ -234,6 +234,11 @@ def test_an_error_in_the_function_of_a_user_is_the_cause_of_the_error(error, mon
     assert caught.value.__cause__.__traceback__ is not None
 
 
+def test_a_text_in_place_of_a_number_is_answered_with_the_way_to_read_the_configuration():
+    spec = compose(takes("x", "3", "ids"), generates("ids", "integers", high="vocab"))
+    assert "high=from_config('vocab')" in refusal(InvalidSpec, dummies, spec, {})
+
+
 def test_an_error_of_a_nested_dummy_names_the_generator_that_failed():
     spec = compose(
         takes("x", "3", "positions"),

@@ -71,8 +71,8 @@ def export(
             and without.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case of the check.
-        decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.
-            `"separate"`: one file without and one with a past. `"both"`: all three.
+        decoders: The decoder files of an encoder-decoder with a past; a decoder alone is one file. `"merged"`: one,
+            with and without a past. `"separate"`: one without and one with a past. `"both"`: all three.
         dtypes: Names of dtypes, such as `("float32", "float16", "q8", "q4")`. Each has files of its own, whose names
             end as transformers.js and Optimum expect: `model.onnx`, `model_fp16.onnx`, `model_quantized.onnx`,
             `model_q4.onnx`. The model is traced once for each float dtype. If one dtype fails, no file appears. Empty:

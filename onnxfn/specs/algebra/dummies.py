@@ -108,11 +108,15 @@ def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: i
 
 
 def _missing_arguments(fill: Fill, arguments: Mapping[str, Any], names: str) -> str:
-    """What to add to a spec whose generator lacks arguments of its function; empty if it has all."""
+    """What to change in a spec whose generator lacks arguments, or has a text as one; empty if it has neither."""
     parameters = signature(fill).parameters.values()
     required = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
     missing = [name for name in required if name not in arguments]
-    return f"; add generates({names}, {'=..., '.join(missing)}=...)" if missing else ""
+    if missing:
+        return f"; add generates({names}, {'=..., '.join(missing)}=...)"
+    own = ":" not in names
+    texts = [f"{name}=from_config({value!r})" for name, value in arguments.items() if own and isinstance(value, str)]
+    return f"; a number of the configuration is {', '.join(texts)}" if texts else ""
 
 
 def _of_shape(array: Any, shape: tuple[int, ...]) -> Array:

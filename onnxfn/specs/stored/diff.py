@@ -47,8 +47,11 @@ class Changes:
     removed: tuple[Change, ...] = field(default=(), converter=as_tuple)
     changed: tuple[Change, ...] = field(default=(), converter=as_tuple)
 
+    def __len__(self) -> int:
+        return len(self.added) + len(self.removed) + len(self.changed)
+
     def __str__(self) -> str:
-        count = len(self.added) + len(self.removed) + len(self.changed)
+        count = len(self)
         sections = [
             ("added", [(change.path, str(change.after)) for change in self.added]),
             ("removed", [(change.path, str(change.before)) for change in self.removed]),
