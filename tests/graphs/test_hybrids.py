@@ -77,9 +77,7 @@ def _run(session, ids, start, past):
     given = {"input_ids": ids, "position_ids": np.tile(np.arange(start, start + ids.shape[1]), (2, 1))} | past
     for each in session.get_inputs():
         shape = [size if isinstance(size, int) else sizes.get(size, start + ids.shape[1]) for size in each.shape]
-        given.setdefault(
-            each.name, np.full(shape, "mask" in each.name, np.int64 if "mask" in each.name else np.float32)
-        )
+        given.setdefault(each.name, np.full(shape, 1, np.int64) if "mask" in each.name else np.zeros(shape, np.float32))
     names = [each.name for each in session.get_outputs()]
     logits, *present = session.run(names, {each.name: given[each.name] for each in session.get_inputs()})
     pasts = [name.replace("present.", "past_key_values.").replace("present_", "past_") for name in names[1:]]

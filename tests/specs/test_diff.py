@@ -20,7 +20,7 @@ def every(changes):
 @given(some.specs, some.specs)
 def test_two_specs_that_differ_have_changes_and_those_back_have_the_two_sides_swapped(before, after):
     there, back = diff(before, after), diff(after, before)
-    assert bool(every(there)) == (before != after)
+    assert bool(there) == bool(every(there)) == (before != after)
     assert every(diff(before, before)) == ()
     changes = {(one.path, one.after, one.before) for one in every(there)}
     assert changes == {(one.path, one.before, one.after) for one in every(back)}
