@@ -94,7 +94,7 @@ def test_what_a_provider_refuses_is_an_error_before_weights_are_read(llama):
 
 def test_what_runs_elsewhere_is_a_remark_of_the_result(llama):
     result = export(for_provider(spec_for("llama", TASK), "webgpu"), llama, check="none")
-    assert any("the operators Max-13 (node_Max_0) run on the CPU" in remark for remark in result.plan.remarks)
+    assert any("the operators Max-13 (model/Max) run on the CPU" in remark for remark in result.plan.remarks)
 
 
 def test_the_command_line_names_a_provider_and_may_choose_otherwise(tmp_path):
