@@ -231,7 +231,7 @@ def _difference(part: Part, output: str, comparisons: Sequence[Comparison]) -> D
         part=part.name,
         output=output,
         shapes=tuple(comparison.shape for comparison in comparisons),
-        max_abs=max(comparison.max_abs for comparison in comparisons),
+        max_abs=worst.max_abs,
         max_rel=max(comparison.max_rel for comparison in comparisons),
         tolerance=worst.tolerance,
         worst_case=worst.case,

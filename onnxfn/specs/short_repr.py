@@ -37,7 +37,7 @@ def shortened_call(name: str, words: list[str]) -> str:
 
 def counted(number: int, plural: str) -> str:
     """A number with its noun: 1 input, 2 inputs."""
-    return f"{number} {plural.removesuffix('s') if number == 1 else plural}"
+    return f"{number} {plural.replace('axes', 'axiss').removesuffix('s') if number == 1 else plural}"
 
 
 def rounded(value: Any) -> str:

@@ -43,7 +43,7 @@ SIDE_FILES = (*CONFIGURATION_FILES, *TOKENIZER_FILES, *PROCESSOR_FILES, *SENTENC
 """Patterns of the files in a checkpoint's folder that are copied. All others stay where they are."""
 
 WRITTEN_FILES = (*SIDE_FILES, "genai_config.json", "README.md", "graph.svg")
-"""Patterns of the side files that an export writes. The last two describe graphs: they are not a checkpoint's."""
+"""Patterns of the side files that an export writes. The last three describe graphs: they are not a checkpoint's."""
 
 
 def side_files(folder: Path, patterns: tuple[str, ...] = SIDE_FILES) -> tuple[Path, ...]:

@@ -32,7 +32,7 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_766,
+    "specs": 9_767,
     "architectures": 8_097,
     "weights": 2_966,
     "models": 1_798,

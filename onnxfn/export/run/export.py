@@ -86,7 +86,7 @@ def export(
             unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache.
         write: How files are laid out and where weights are stored.
-        on_event: Called with an `Event`, in the thread of this call, when a stage starts, about four times a second
+        on_event: Called with an `Event`, in the thread of this call, when a stage starts, up to four times a second
             while it runs, and when it ends or fails. `progress()` is one that draws a bar. To stop the export, let it
             raise an exception: that comes out of this call, and nothing is written. An operator of PyTorch that runs
             ends first, so it takes up to a second, longer for larger operators. If ONNX Runtime was loading a file, its

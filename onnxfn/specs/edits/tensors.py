@@ -83,7 +83,7 @@ def with_output(
     Raises:
         InvalidSpec: the pattern is not one, or each file is a part of the model with outputs of its own.
 
-    >>> from onnxfn import EMPTY
+    >>> from onnxfn.facts import EMPTY
     >>> with_output(EMPTY, "pooler_output", "batch_size _").outputs[0].name
     'pooler_output'
     """
@@ -115,7 +115,7 @@ def with_opset(spec: ExportSpec, opset: int) -> ExportSpec:
     Raises:
         InvalidSpec: another opset.
 
-    >>> from onnxfn import EMPTY
+    >>> from onnxfn.facts import EMPTY
     >>> with_opset(EMPTY, 23).target.opset
     23
     """
@@ -138,7 +138,7 @@ def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float |
     Raises:
         InvalidSpec: a tolerance is below 0, infinite or not a number.
 
-    >>> from onnxfn import EMPTY
+    >>> from onnxfn.facts import EMPTY
     >>> with_tolerance(EMPTY, atol=1e-4).check.atol
     0.0001
     """
@@ -171,7 +171,7 @@ def with_dtypes(
         UnknownName: another type, or no input has such a name.
         InvalidSpec: floats for an input of integers, or the other way round.
 
-    >>> from onnxfn import EMPTY
+    >>> from onnxfn.facts import EMPTY
     >>> with_dtypes(EMPTY, int="int32").target.int_dtype
     'int32'
     >>> with_dtypes(EMPTY, float="q4f16").target
@@ -272,7 +272,7 @@ def with_shapes(spec: ExportSpec, /, **sizes: int | tuple[int, int]) -> ExportSp
     Raises:
         InvalidSpec: a size below 1, or a range whose ends are not in order.
 
-    >>> from onnxfn import EMPTY
+    >>> from onnxfn.facts import EMPTY
     >>> print(with_shapes(EMPTY, batch_size=1).axes[0])
     batch_size is 1
     """

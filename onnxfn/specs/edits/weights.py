@@ -36,7 +36,7 @@ def quantize(
         TypeError: `WeightRule` has no such field.
         InvalidSpec: ONNX Runtime has no kernel for the bits or the block size, or `within` is no limit.
 
-    >>> from onnxfn import EMPTY
+    >>> from onnxfn.facts import EMPTY
     >>> spec = quantize(quantize(EMPTY, bits=4), bits=8, where="*lm_head*")
     >>> [rule.bits for rule in spec.target.quantization]
     [4, 8]
@@ -62,7 +62,7 @@ def with_adapter_inputs(spec: ExportSpec, *layers: str) -> ExportSpec:
     Raises:
         InvalidSpec: No layer is named.
 
-    >>> from onnxfn import EMPTY
+    >>> from onnxfn.facts import EMPTY
     >>> with_adapter_inputs(EMPTY, "v_proj", "q_proj").target.adapter_inputs
     ('v_proj', 'q_proj')
     """

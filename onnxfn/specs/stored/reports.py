@@ -99,8 +99,8 @@ class Difference:
         part: The stem of the ONNX file.
         output: The name of the output.
         shapes: The shape of the output in each case.
-        max_abs: The largest absolute difference: from PyTorch in float64 if that was needed, else from PyTorch in the
-            dtype of the export.
+        max_abs: The largest absolute difference in the worst case: from PyTorch in float64 if that was needed, else
+            from PyTorch in the dtype of the export.
         max_rel: The largest error relative to the element or to the root mean square of the output, the larger of both.
         tolerance: The largest difference that is allowed in the worst case, if all differences of the output grow
             alike: `max_abs` above it is a failure.

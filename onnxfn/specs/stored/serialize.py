@@ -199,7 +199,8 @@ def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str]
             fields or a value of a wrong type. Or the text names code of a package that is not in `trust`.
         UnknownName: The text names a record that onnxfn does not have.
 
-    >>> from onnxfn import EMPTY, Report, to_json
+    >>> from onnxfn import Report, to_json
+    >>> from onnxfn.facts import EMPTY
     >>> from_json(to_json(EMPTY)) == EMPTY, from_json(to_json(Report([])), record=Report).passed
     (True, False)
     >>> from_json('{"record": "Generator", "name": "ids", "function": "my_package.dummies:ids"}')
