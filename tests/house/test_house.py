@@ -36,7 +36,7 @@ BUDGET = {
     "architectures": 8_097,
     "weights": 2_966,
     "models": 1_798,
-    "graphs": 8_272,
+    "graphs": 8_276,
     "run": 1_315,
     "check": 6_108,
     "export": 12_211,

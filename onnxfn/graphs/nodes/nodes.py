@@ -112,12 +112,15 @@ def insert_node(
     import onnx_ir
 
     domain, _, op_type = operator.rpartition("::")
-    origin = {"name": node_name(module_path(before), op_type), "metadata_props": dict(before.metadata_props)}
-    node = onnx_ir.node(op_type, list(inputs), attributes, domain=domain, num_outputs=len(outputs), **origin)
+    source = dict(before.metadata_props)
+    node = onnx_ir.node(
+        op_type, list(inputs), attributes, domain=domain, num_outputs=len(outputs), metadata_props=source
+    )
     for output, (like, sizes) in zip(node.outputs, outputs, strict=True):
         output.type = onnx_ir.TensorType(like) if isinstance(like, onnx_ir.DataType) else like.type
         output.shape = None if sizes is None else onnx_ir.Shape(list(sizes))
     before.graph.insert_before(before, node)
+    node.name = node_name(module_path(before), node.name)  # its own name, which the graph gave it
     return node
 
 

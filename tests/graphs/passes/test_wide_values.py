@@ -20,8 +20,8 @@ COMPUTED = ("wide", "residual", "clipped", "state", "product", "again", "y")
 
 def graph():
     model = graph_from_text(GRAPH)
-    for node in model.graph:
-        node.name = f"layers.1/{node.op_type}"
+    for number, node in enumerate(model.graph):
+        node.name = f"layers.1/{node.op_type}_{number}"
     for value in [each for each in model.graph.inputs if each.name not in FEEDS]:
         model.graph.inputs.remove(value)
         array = np.asarray((WEIGHTS | ENDS)[value.name], np.float16)
@@ -63,5 +63,5 @@ def test_masks_and_ends_of_float16_do_not_overflow():
     ranges = {"hiding": (-65504.0, 0.0), "masked": (-65600.0, 9.0), "clipped": (-40.0, 4e4), "wide": (-3e4, 3e4)}
     assert overflowing_values(graph(), ranges) == {"clipped": 4e4}
     assert overflow_text(graph(), {"residual": 1.1e5, "state": 2e5}) == (
-        "layers.1/Add reaches 1.1e+05, layers.1/Mul reaches 2e+05: float16 ends at 65504"
+        "layers.1 reaches 1.1e+05, layers.1 reaches 2e+05: float16 ends at 65504"
     )
