@@ -55,11 +55,10 @@ def _values(port):
 @pytest.mark.parametrize("opset", [18, 27])
 @pytest.mark.parametrize("name", ["falcon_h1", "minimax", "qwen3_next"])
 def test_the_logits_of_a_prompt_and_of_the_token_after_it_equal_those_of_pytorch_at_any_length(name, opset, tmp_path):
-    """Lengths around 64, the size of a chunk in PyTorch. A wrong state shows in the token after the prompt."""
     model = every_head.tiny_model(name, TASK)
     export(with_opset(spec_for(name, TASK), opset), model, tmp_path / "out", check=False)
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
-    for length in (1, 63, 64, 65, 200):
+    for length in (1, 63, 64, 65, 200):  # PyTorch has chunks of 64
         ids = torch.randint(3, 60, (2, length + 1), generator=torch.Generator().manual_seed(length))
         past, cache = {}, None
         for start, end in ((0, length), (length, length + 1)):

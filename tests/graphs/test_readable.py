@@ -22,13 +22,14 @@ from onnxfn.graphs.passes.naming import SOURCE
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.weights.onnx_files import LAYERS, onnx_model, parsed_model
 
+CONVOLUTIONS = {"wav2vec2.feature_extractor.conv_layers": 4, "wav2vec2.feature_extractor.conv_layers_1": 2}
 FAMILIES = {
     "bert": ("fill-mask", {"bert.encoder.layer": 6}),
     "llama": ("text-generation-with-past", {"model.layers": 6}),
-    "gemma3_text": ("text-generation-with-past", {"model.layers": 3, "model.layers_1": 3}),
+    "gemma3_text": ("text-generation-with-past", {"model.layers": 6}),
     "qwen3_moe": ("text-generation-with-past", {"model.layers": 6}),
     "vit": ("image-classification", {"vit.layers": 6}),
-    "wav2vec2": ("automatic-speech-recognition", {"wav2vec2.encoder.layers": 6}),
+    "wav2vec2": ("automatic-speech-recognition", {"wav2vec2.encoder.layers": 6} | CONVOLUTIONS),
     "t5": ("text2text-generation-with-past", {}),
 }
 """Model type -> the task of its graphs, and the calls of each function in the first graph."""

@@ -69,9 +69,7 @@ def float_form(
 
 def body_form(file: Path, dtype: str | None = None) -> bytes:
     """A file whose bodies of operators are called by a domain without kernels; floats of 16 bits, `dtype`, are wide."""
-    from onnx import ModelProto
-
-    model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
+    model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
     bodies = {(each.name, each.overload) for each in model.functions}
     nodes = [node for graph in with_inner_graphs(model.graph) for node in graph.node if node.domain == DOMAIN]
     for each in (*model.functions, *(node for node in nodes if (node.op_type, node.overload) in bodies)):
