@@ -36,7 +36,7 @@ def test_every_page_of_the_guide_is_named():
 
 @pytest.mark.skipif(transformers.__version__ not in README, reason="README.md names another version of transformers")
 def test_the_number_of_model_types_is_that_of_the_table():
-    [(every, number)] = re.findall(r"It knows (\d+)\nmodel types, (\d+) of them of Hugging Face `transformers` 5", README)
+    [(every, number)] = re.findall(r"knows (\d+)\nmodel types, (\d+) of them of Hugging Face `transformers` 5", README)
     known = {*onnxfn.ARCHITECTURES}
     assert (int(every), int(number)) == (len(known), len(known & {*transformers.CONFIG_MAPPING}))
 
