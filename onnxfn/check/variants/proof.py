@@ -14,6 +14,7 @@ from onnxfn.check.cases.references import OutputArrays, Reference, with_outputs
 from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, STATIC, output_measures
 from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.verdict.compare import valid_elements
+from onnxfn.graphs.nodes.nodes import DOMAIN
 from onnxfn.graphs.wide_values import WIDE
 from onnxfn.run.sessions import run_session
 from onnxfn.specs.algebra.dummies import Array, dtype_of
@@ -80,7 +81,7 @@ def is_proven_apart(part: Part, file: Path) -> bool:
 
 def has_bodies(file: Path) -> bool:
     """Whether operators of a file have bodies: functions of the same domain and name."""
-    return bool(onnx_model(file).functions)
+    return mentions(file, DOMAIN) and bool(onnx_model(file).functions)
 
 
 def _rules(spec: PlannedSpec) -> list[WeightRule]:
