@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from onnxfn import InvalidSpec as InvalidSpec
     from onnxfn import OnnxfnError as OnnxfnError
     from onnxfn.specs.errors import CaptureFailed as CaptureFailed
+    from onnxfn.specs.errors import FixedSizes as FixedSizes
     from onnxfn.specs.errors import LoadFailed as LoadFailed
     from onnxfn.specs.errors import MissingValue as MissingValue
     from onnxfn.specs.errors import ModelNotFound as ModelNotFound

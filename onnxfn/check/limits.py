@@ -51,6 +51,7 @@ def found_limits(
                 (right if agrees else wrong).append(sizes)
         conditions = references.trace_conditions(file)
         explaining = right and (harmful(conditions, wrong, right) or simplest(guards(), wrong, right))
+        explaining = explaining or (right and harmful(conditions, wrong, right, all_alike=False))
         if not explaining or len(wrong) == before:
             break
         limits = tuple(end for each in explaining for end in as_ranges(each))

@@ -40,10 +40,10 @@ TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
 """Text in an error of a trace -> what to do."""
 
 # The part of torch.export's message with the axis that the model fixed, and its size.
-_SPECIALIZED = re.compile(
-    r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
-)
+_SPECIALIZED = re.compile(r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a \w+ \((\d+)\)")
 
+# What torch appends to a message about its own symbols.
+_TORCH_SYMBOLS = re.compile(r"\s*\((unhinted|Size-like symbols):.*")
 # A frame of torch's text of a stack: the file, the line, the source.
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n +([^\n]+)')
 
@@ -118,7 +118,7 @@ def trace_error(
         return FixedSizes(f"{type(model).__name__} fixes {axes}; {change}")
     if small := _small_axes(part, sample):
         return FixedSizes(small)
-    text = f"{type(error).__name__}: {first_line(root_cause(error))}"
+    text = f"{type(error).__name__}: {_TORCH_SYMBOLS.sub('', first_line(root_cause(error)))}"
     advice = _trace_advice(f"{text} {error}")
     where = f"{_in_module(_module_path(model, error))} at {_model_line(error)}".strip()
     of_task = f"{type(model).__name__} could not be traced for {part.spec.task or part.name}"

@@ -84,7 +84,9 @@ def within(sizes: Sizes, conditions: Sequence[Condition]) -> Sizes:
     return sizes
 
 
-def harmful(conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Sequence[Sizes]) -> tuple[Condition, ...]:
+def harmful(
+    conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Sequence[Sizes], *, all_alike: bool = True
+) -> tuple[Condition, ...]:
     """The limits that leave out the sizes that failed; none if no limits explain them."""
     # A condition that is true wherever the file passed comes first; without any, the end of an axis above these sizes.
     conditions = [each for each in conditions if all({*symbols_of(each.text)} <= {*sizes} for sizes in failed)]
@@ -93,7 +95,8 @@ def harmful(conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Se
     for sizes in sorted(failed, key=lambda sizes: sum(not is_true(each.text, sizes) for each in conditions)):
         if all(is_true(each.text, sizes) for each in limits):
             untrue = [each for each in conditions if not is_true(each.text, sizes)]
-            limits += [each for each in untrue if each not in harmless] or untrue or _lower_end(sizes, failed, passed)
+            untrue = [each for each in untrue if each not in harmless] or untrue
+            limits += untrue or _lower_end(sizes, failed, passed, all_alike=all_alike)
     explained = all(not all(is_true(each.text, sizes) for each in limits) for sizes in failed)
     return tuple(limits) if explained else ()
 
@@ -113,18 +116,14 @@ def simplest(
     return tuple(dict.fromkeys(each for each in first if each is not None)) if None not in first else ()
 
 
-def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes]) -> list[Condition]:
+def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes], *, all_alike: bool) -> list[Condition]:
     """The smallest size of an axis above all that failed; empty if none passed above them."""
-    # An axis counts whose size tells what failed from what passed; else one that alone differs from these sizes.
+    # The size of an axis tells what failed from what passed: among all sizes, or among those that differ in it alone.
     for name in sizes:
-        worst = max(each[name] for each in failed)
-        if all(each[name] > worst for each in passed):
-            return [Condition(f"{name} >= {min(each[name] for each in passed)}")]
-    for name in sizes:
-        alike = [each for each in (*failed, *passed) if {**each, name: 0} == {**sizes, name: 0}]
+        alike = [each for each in (*failed, *passed) if all_alike or {**each, name: 0} == {**sizes, name: 0}]
         worst = max(each[name] for each in failed if each in alike)
         above = [each[name] for each in passed if each in alike and each[name] > worst]
-        if above:
+        if above and (not all_alike or len(above) == len(passed)):
             return [Condition(f"{name} >= {min(above)}")]
     return []
 

@@ -254,10 +254,10 @@ def draw_report(report: Any, axes: Any = None) -> Any:
         except ImportError as error:
             raise OnnxfnError("plot needs matplotlib: pip install 'onnxfn[plot]'") from error
         _, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
-    for name, points in report_points(report).items():
+    for size, (name, points) in enumerate(report_points(report).items(), 5):  # equal points are rings in rings
         drawn = {case: value for case, value in points.items() if 0 < value < inf}  # the axis is logarithmic
         label = name if drawn else f"{name} (exact)" if max(points.values(), default=0) == 0 else f"{name} (infinite)"
-        axes.plot(list(drawn), list(drawn.values()), marker="o", linestyle="none", label=label)
+        axes.plot(list(drawn), list(drawn.values()), "o", fillstyle="none", markersize=size, label=label)
     axes.axhline(1.0, color="black", linestyle="--", label="bound")
     axes.set(yscale="log", ylabel="error / bound", title=f"ONNX Runtime against PyTorch: {check_status(report)}")
     for label in axes.get_xticklabels():
