@@ -47,8 +47,7 @@ def found_limits(
         for case in (traced, *planned, *references.other_sizes(part, file, limits)):
             sizes = known_sizes(case.spec, {})
             agrees = None if sizes in (*right, *wrong) else _agrees(checked, case, session, compared)
-            if agrees is not None:
-                (right if agrees else wrong).append(sizes)
+            (right if agrees else wrong).extend([] if agrees is None else [sizes])
         conditions = references.trace_conditions(file)
         explaining = right and (harmful(conditions, wrong, right) or simplest(guards(), wrong, right))
         explaining = explaining or (right and harmful(conditions, wrong, right, all_alike=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -18,7 +19,7 @@ def progress(file: TextIO | None = None) -> OnEvent:
     """A function of events that draws a bar for each stage on a terminal, and prints a line for each elsewhere.
 
     Args:
-        file: Where it is drawn. None: the standard error stream.
+        file: Where it is drawn. None: the standard error stream; in a notebook the standard output.
 
     Returns:
         What `export` takes as `on_event`. Each export needs its own.
@@ -42,7 +43,6 @@ def stages(file: TextIO | None = None, *, transient: bool) -> OnEvent:
         return stage_bars(console, transient=transient)
 
     def show(event: Event) -> None:
-        """Prints a line at the end of each stage."""
         if event.status in ENDED:
             _print_line(console, f"{title(event)}  {amount(event)}")
 
@@ -66,10 +66,11 @@ def jobs_shown() -> Iterator[OnBatchEvent]:
 
 
 def _console(file: TextIO | None = None) -> Any:
-    """The console for progress: a file, or the standard error stream."""
+    """The console for progress: a file, or the standard error stream, which notebooks print in red, so not there."""
     from rich.console import Console
 
-    return Console(file=file, stderr=file is None, highlight=False, force_jupyter=False)
+    to_stderr = file is None and "ipykernel" not in sys.modules
+    return Console(file=file, stderr=to_stderr, highlight=False, force_jupyter=False)
 
 
 def stage_bars(console: Any, *, transient: bool) -> OnEvent:
@@ -126,14 +127,13 @@ def _job_line(event: BatchEvent) -> str:
 def amount(event: Event) -> str:
     """The progress of a stage, the seconds so far, the rate, the remaining time, and whether it failed."""
     is_bytes = event.stage in ("write", "copy", "complete")
-    counts = rate = left = ""
+    done = rate = left = ""
     if event.total:
         unit, name = (10**6, "MB") if event.total >= 10**5 else (10**3, "kB")  # no 0.0 MB
         sizes = (f"{size / unit:.1f}" if is_bytes else str(int(size)) for size in (event.completed, event.total))
-        counts = f"{'/'.join(sizes)} {name if is_bytes else 'weights' if event.stage == 'load' else 'cases'}"
+        done = f"{'/'.join(sizes)} {name if is_bytes else 'weights' if event.stage == 'load' else 'cases'}"
     if event.completed >= 10**5 and event.seconds and is_bytes:
         rate = f"{event.completed / 10**6 / event.seconds:.1f} MB/s"
     if event.remaining is not None and event.status == "progress":
         left = "{}:{:02} left".format(*divmod(round(event.remaining), 60))
-    failed = "failed" if event.status == "failure" else ""
-    return "  ".join(filter(None, (counts, f"{event.seconds:.1f} s", rate, left, failed)))
+    return "  ".join(filter(None, (done, f"{event.seconds:.1f} s", rate, left, "failed" * (event.status == "failure"))))
