@@ -127,13 +127,13 @@ def _job_line(event: BatchEvent) -> str:
 def amount(event: Event) -> str:
     """The progress of a stage, the seconds so far, the rate, the remaining time, and whether it failed."""
     is_bytes = event.stage in ("write", "copy", "complete")
-    done = rate = left = ""
+    text = rate = left = ""
     if event.total:
         unit, name = (10**6, "MB") if event.total >= 10**5 else (10**3, "kB")  # no 0.0 MB
         sizes = (f"{size / unit:.1f}" if is_bytes else str(int(size)) for size in (event.completed, event.total))
-        done = f"{'/'.join(sizes)} {name if is_bytes else 'weights' if event.stage == 'load' else 'cases'}"
+        text = f"{'/'.join(sizes)} {name if is_bytes else 'weights' if event.stage == 'load' else 'cases'}"
     if event.completed >= 10**5 and event.seconds and is_bytes:
         rate = f"{event.completed / 10**6 / event.seconds:.1f} MB/s"
     if event.remaining is not None and event.status == "progress":
         left = "{}:{:02} left".format(*divmod(round(event.remaining), 60))
-    return "  ".join(filter(None, (done, f"{event.seconds:.1f} s", rate, left, "failed" * (event.status == "failure"))))
+    return "  ".join(filter(None, (text, f"{event.seconds:.1f} s", rate, left, "failed" * (event.status == "failure"))))
