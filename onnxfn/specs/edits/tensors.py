@@ -160,8 +160,8 @@ def with_dtypes(
     Args:
         spec: A spec.
         int: `int64` or `int32`; None leaves it as it is.
-        float: `float32`, `float16`, `bfloat16` or `float64`, or a quantized dtype of transformers.js, which also adds
-            rules for weights: `q8`, `int8`, `uint8`, `q4`, `q4f16`, `q4c`, `q4cf16`, `q4m`, `bnb4` (slow),
+        float: `float32`, `float16`, `bfloat16` or `float64`, or a quantized dtype, which also adds rules for
+            weights: `q8`, `int8`, `uint8`, `q4`, `q4f16`, `q4c`, `q4cf16`, `q4m`, `bnb4` (slow),
             `int8-static` or `uint8-static`. None leaves it as it is.
         io: The type of float inputs and outputs that are no cache, if it is another than that of the weights: a graph
             in float16 that programs feed with float32. None leaves it as it is.
