@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from small_modules import module
 from torch import nn
 
 import onnxfn
@@ -10,18 +11,14 @@ from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.specs.algebra.dummies import dummies
 
 
-class Rounded(nn.Module):
-    def __init__(self, dtype, shift=1.0):
-        super().__init__()
-        self.dtype, self.shift = dtype, shift
+def rounding(dtype, shift=1.0):
+    """A model whose inner module computes in a dtype."""
 
-    def forward(self, x):
-        return ((x.to(self.dtype) * 1.1).softmax(-1) + torch.full((6,), self.shift, dtype=self.dtype)).to(x.dtype)
+    def forward(_, x):
+        return ((x.to(dtype) * 1.1).softmax(-1) + torch.full((6,), shift, dtype=dtype)).to(x.dtype)
 
-
-def model_with(inner):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 6), inner, nn.Linear(6, 3))
+    return nn.Sequential(nn.Linear(6, 6), module(forward), nn.Linear(6, 3))
 
 
 def spec_of(model):
@@ -30,26 +27,26 @@ def spec_of(model):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_what_is_exact_has_no_such_rounding(dtype):
-    part = onnxfn.plan(spec_of(model_with(Rounded(dtype))), {}).parts[0]
+    part = onnxfn.plan(spec_of(rounding(dtype)), {}).parts[0]
     inputs = dummies(part.spec, {})
-    _, [found] = exact_outputs(model_with(Rounded(dtype)), "float32")(part, inputs)
-    _, [wide] = exact_outputs(model_with(Rounded(torch.float64)), "float32")(part, inputs)
+    _, [found] = exact_outputs(rounding(dtype), "float32")(part, inputs)
+    _, [wide] = exact_outputs(rounding(torch.float64), "float32")(part, inputs)
     assert np.array_equal(found, wide)
 
 
 def test_rounding_to_float32_in_a_model_of_float64_agrees():
-    assert onnxfn.export(spec_of(model_with(Rounded(torch.float32))), model_with(Rounded(torch.float32))).report.passed
+    assert onnxfn.export(spec_of(rounding(torch.float32)), rounding(torch.float32)).report.passed
 
 
 def test_a_model_that_casts_to_float16_is_refused_with_the_reason_and_agrees_with_a_tolerance():
-    model = model_with(Rounded(torch.float16))
+    model = rounding(torch.float16)
     with pytest.raises(onnxfn.CheckFailed, match="or the model casts to fewer bits"):
         onnxfn.export(spec_of(model), model)
     assert onnxfn.export(onnxfn.with_tolerance(spec_of(model), atol=1e-2), model).report.passed
 
 
 def test_a_fault_in_such_a_model_fails(tmp_path):
-    model = model_with(Rounded(torch.float16))
+    model = rounding(torch.float16)
     onnxfn.export(spec_of(model), model, tmp_path / "m.onnx", check=False)
-    other = model_with(Rounded(torch.float16, shift=1.01))
+    other = rounding(torch.float16, shift=1.01)
     assert not onnxfn.validate(spec_of(model), other, tmp_path / "m.onnx").passed

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from small_modules import module
 from torch import nn
 
 import onnxfn
@@ -10,34 +11,27 @@ from onnxfn.check.verdict.roundings import error_of_sums
 from onnxfn.check.verdict.verdict import NO_ERROR
 
 
-class Picture(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.GroupNorm(2, 8, eps=1e-6)
-
-    def forward(self, x):
-        return self.norm(x).tanh()
+def normed(epsilon=1e-6):
+    return module(lambda self, x: self.norm(x).tanh(), norm=nn.GroupNorm(2, 8, eps=epsilon))
 
 
-def planned(module, side):
+def planned(model, side):
     sample = torch.randn(1, 8, side, side) * 2 + 0.7
-    spec = onnxfn.derived(module, sample={"x": sample}, axes={"x": "batch _ height width"})
+    spec = onnxfn.derived(model, sample=sample, axes="batch _ height width")
     return spec, onnxfn.plan(spec, {}).parts[0]
 
 
 @pytest.mark.parametrize(("side", "elements"), [(16, 0), (64, 0), (256, 2**18)])
 def test_only_long_sums_have_an_error_and_it_grows_as_the_root_of_their_elements(side, elements):
-    _, part = planned(Picture(), 16)
+    _, part = planned(normed(), 16)
     inputs = {"x": np.zeros((1, 8, side, side), np.float32)}
-    error = error_of_sums(Picture(), part, inputs)
+    error = error_of_sums(normed(), part, inputs)
     assert error == NO_ERROR if not elements else error.rms == pytest.approx(elements**0.5 * 2.0**-24)
 
 
 def test_a_group_norm_of_a_large_picture_agrees_and_one_with_another_epsilon_does_not(tmp_path):
-    module = Picture()
-    spec, _ = planned(module, 256)
-    assert onnxfn.export(spec, module, tmp_path / "right.onnx").limits == ()
-    other = Picture()
-    other.norm.eps = 1e-3
-    onnxfn.export(spec, other, tmp_path / "wrong.onnx", check=False)
-    assert not onnxfn.validate(spec, module, tmp_path / "wrong.onnx").passed
+    model = normed()
+    spec, _ = planned(model, 256)
+    assert onnxfn.export(spec, model, tmp_path / "right.onnx").limits == ()
+    onnxfn.export(spec, normed(1e-3), tmp_path / "wrong.onnx", check=False)
+    assert not onnxfn.validate(spec, model, tmp_path / "wrong.onnx").passed

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import invoke, succeed
+from small_modules import module
 from torch import nn
 
 import onnxfn
@@ -77,17 +78,11 @@ class Ranker:
             return nn.functional.normalize(first) @ nn.functional.normalize(second).T
 
 
-class Grid(nn.Module):
+def grid(self, cells, sides, scale):
     """Positions of the cells of a picture, which has one row for each cell: its sides are numbers."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-
-    def forward(self, cells, sides, scale):
-        rows, columns = sides[0]
-        places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).sum(-1)
-        return (self.layer(cells) + places[:, None] * scale).unflatten(1, (rows, columns)).mean(2)
+    rows, columns = sides[0]
+    places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).sum(-1)
+    return (self.layer(cells) + places[:, None] * scale).unflatten(1, (rows, columns)).mean(2)
 
 
 def ids(*shape):
@@ -109,7 +104,7 @@ AXES = {
 
 
 def test_numbers_that_change_with_the_shapes_are_sizes(tmp_path):
-    program = {"grid": Grid().eval()}
+    program = {"grid": module(grid, layer=nn.Linear(4, 4)).eval()}
 
     def run(rows, columns):
         cells = torch.rand(1, rows * columns, 4, generator=torch.Generator().manual_seed(0))
@@ -125,15 +120,8 @@ def test_numbers_that_change_with_the_shapes_are_sizes(tmp_path):
 
 
 def test_a_module_that_the_program_changes_meanwhile_is_exported_as_it_was_called(tmp_path):
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer, self.processor = nn.Linear(4, 4), torch.tanh
-
-        def forward(self, x):
-            return self.processor(self.layer(x))
-
-    program = {"scaled": Scaled()}
+    forward = lambda self, x: self.processor(self.layer(x))  # noqa: E731
+    program = {"scaled": module(forward, layer=nn.Linear(4, 4), processor=torch.tanh)}
 
     def run(rows):
         program["scaled"].processor = torch.sigmoid
@@ -251,19 +239,15 @@ def test_what_is_no_program_is_refused_by_name(tmp_path):
         onnxfn.export_pipeline(tiled, tmp_path / "out")
 
 
-class Table(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.positions = torch.zeros(4)
-
-    def forward(self, x):
-        if x.shape[1] > len(self.positions):
-            self.positions = torch.arange(x.shape[1]).float()
-        return x + self.positions.sin()[: x.shape[1]]
+def with_positions(self, x):
+    if x.shape[1] > len(self.positions):
+        self.positions = torch.arange(x.shape[1]).float()
+    return x + self.positions.sin()[: x.shape[1]]
 
 
 def test_a_module_keeps_nothing_of_a_call_without_values(tmp_path):
-    program, texts = {"table": Table()}, [torch.randn(2, length) for length in (6, 9, 20)]
+    program = {"table": module(with_positions, positions=torch.zeros(4))}
+    texts = [torch.randn(2, length) for length in (6, 9, 20)]
     onnxfn.export_pipeline(program, tmp_path / "out", run=[lambda of=of: program["table"](of) for of in texts[:2]])
     program["table"].positions = torch.arange(9).float()
     with onnxfn.assembled(program, tmp_path / "out"):
@@ -272,13 +256,8 @@ def test_a_module_keeps_nothing_of_a_call_without_values(tmp_path):
     assert type(program["table"].positions) is torch.Tensor
 
 
-class Large(nn.Module):
-    def forward(self, states):
-        return states * 3e5 / 3e5
-
-
 def test_parts_have_dtypes_and_one_that_overflows_in_float16_is_wider(tmp_path):
-    program = {"layer": nn.Linear(4, 4), "large": Large()}
+    program = {"layer": nn.Linear(4, 4), "large": module(lambda _, states: states * 3e5 / 3e5)}
 
     def run(rows=2):
         return program["large"](program["layer"](torch.ones(rows, 4))).detach()
@@ -299,24 +278,22 @@ def test_parts_have_dtypes_and_one_that_overflows_in_float16_is_wider(tmp_path):
 
 
 def test_the_result_of_the_program_is_compared_and_may_differ_by_what_errors_of_its_parts_make(tmp_path):
-    onnxfn.export_pipeline(ranker.modules, tmp_path / "out", run=lambda: PROGRAMS["ranker"][1](2), check=False)
-    errors = {"query": 1e-6, "document": 1e-6}
-    compared = partial(check_program, ranker.modules, tmp_path / "out")
-    assert compared(lambda: PROGRAMS["ranker"][1](2), errors) == ""
+    own, errors = Ranker(), {"query": 1e-6, "document": 1e-6}
+    run = partial(own, ids(3, 7), ids(6, 13))
+    onnxfn.export_pipeline(own.modules, tmp_path / "out", run=run, check=False)
+    compared = partial(check_program, own.modules, tmp_path / "out")
+    assert compared(run, errors) == ""
     assert "differs from run to run" in compared(lambda: torch.rand(2, generator=generator), errors)
     assert "has no tensors, arrays or pictures" in compared(lambda: print("no number"), errors)
-    assert "may change it by" in compared(lambda: PROGRAMS["ranker"][1](2), dict.fromkeys(errors, 0.5))
-    before = {name: parameter.clone() for name, parameter in ranker.modules["query"].named_parameters()}
-    ranker.modules["query"].table.weight.data[5] += 0.01
-    try:
-        with pytest.raises(onnxfn.errors.CheckFailed, match="each part agrees alone, but the result of the program"):
-            compared(lambda: PROGRAMS["ranker"][1](2), errors)
-        ranker.modules["query"].table.weight.data[5] = torch.nan
-        onnxfn.export_pipeline(ranker.modules, tmp_path / "wrong", run=lambda: PROGRAMS["ranker"][1](2), check=False)
-    finally:
-        ranker.modules["query"].load_state_dict(before)
+    assert "may change it by" in compared(run, dict.fromkeys(errors, 0.5))
+    own.modules["query"].table.weight.data[5] += 0.01
+    with pytest.raises(onnxfn.errors.CheckFailed, match="each part agrees alone, but the result of the program"):
+        compared(run, errors)
+    own.modules["query"].table.weight.data[5] = torch.nan
+    onnxfn.export_pipeline(own.modules, tmp_path / "wrong", run=run, check=False)
+    intact = Ranker()
     with pytest.raises(onnxfn.errors.CheckFailed, match="the result of the program differs by inf on the files"):
-        check_program(ranker.modules, tmp_path / "wrong", lambda: PROGRAMS["ranker"][1](2), errors)
+        check_program(intact.modules, tmp_path / "wrong", partial(intact, ids(3, 7), ids(6, 13)), errors)
 
 
 def test_what_the_parts_get_in_each_step_is_compared(tmp_path):

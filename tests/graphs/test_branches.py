@@ -5,6 +5,7 @@ import onnx_ir
 import onnxruntime
 import pytest
 import torch
+from small_modules import derived_export, module
 
 import onnxfn
 from onnxfn.graphs.passes.merging import insert_branches
@@ -51,26 +52,26 @@ def test_a_condition_of_real_numbers_has_no_branches(text):
         joined(text)
 
 
-class TwoWays(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.one, self.two = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+def forward(self, x):
+    return self.two(self.one(x)).cumsum(1) if x.shape[1] > 20 else self.two(self.one(x).tanh())
 
-    def forward(self, x):
-        return self.two(self.one(x)).cumsum(1) if x.shape[1] > 20 else self.two(self.one(x).tanh())
+
+def of_two_ways():
+    """A module of two layers, and its spec: a text of more than 20 steps goes another way."""
+    model = module(forward, one=torch.nn.Linear(64, 64), two=torch.nn.Linear(64, 64))
+    return model, onnxfn.derived(model, sample=torch.randn(2, 8, 64), axes="batch length 64")
 
 
 def test_the_two_graphs_share_their_weights_and_are_quantized_alike(tmp_path):
-    module = TwoWays()
-    spec = onnxfn.derived(module, sample={"x": torch.randn(2, 8, 64)}, axes={"x": "batch length 64"})
-    result = onnxfn.export(spec, module, tmp_path, dtypes=["float32", "q8"])
+    model, spec = of_two_ways()
+    result = onnxfn.export(spec, model, tmp_path, dtypes=["float32", "q8"])
     assert result.limits == ()
     names = [value.name for value in onnx_ir.load(tmp_path / "model.onnx").graph.initializers.values()]
     assert sorted(name for name in names if "." in name) == ["one.bias", "one.weight", "two.bias", "two.weight"]
     ran = onnxfn.load(tmp_path, dtype="q8")
     for length in (20, 21):
         x = torch.randn(3, length, 64)
-        np.testing.assert_allclose(ran(x=x)["output"], module(x).detach(), atol=0.2)
+        np.testing.assert_allclose(ran(x=x)["output"], model(x).detach(), atol=0.2)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +82,9 @@ def test_the_two_graphs_share_their_weights_and_are_quantized_alike(tmp_path):
     ],
 )
 def test_what_is_not_done_inside_of_branches_is_said(dtype, remark, tmp_path):
-    module = TwoWays()
-    spec = onnxfn.derived(module, sample={"x": torch.randn(2, 8, 64)}, axes={"x": "batch length 64"})
+    model, spec = of_two_ways()
     floors = None if dtype == "float16" else onnxfn.Floors(cosine=0.9)
-    result = onnxfn.export(spec, module, tmp_path, dtypes=[dtype], floors=floors or onnxfn.Floors())
+    result = onnxfn.export(spec, model, tmp_path, dtypes=[dtype], floors=floors or onnxfn.Floors())
     assert [each.startswith(remark) for each in result.plan.remarks] == [True]
 
 
@@ -105,12 +105,11 @@ class GrowingTable(torch.nn.Module):
 
 
 def test_a_module_that_makes_a_weight_anew_for_long_texts_is_right_and_unchanged(tmp_path):
-    module = GrowingTable()
-    spec = onnxfn.derived(module, sample={"x": torch.randn(2, 8)}, axes={"x": "batch length"})
-    onnxfn.export(spec, module, tmp_path)
+    model = GrowingTable()
+    derived_export(model, torch.randn(2, 8), tmp_path, "batch length")
     ran = onnxfn.load(tmp_path)
     for length in (20, 21, 90):
         x = torch.randn(3, length)
         np.testing.assert_allclose(ran(x=x)["output"], GrowingTable()(x), atol=1e-6)
-    assert type(module.table) is torch.nn.Parameter
-    assert len(module.table) == 20
+    assert type(model.table) is torch.nn.Parameter
+    assert len(model.table) == 20

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from small_modules import derived_export
 from torch import nn
 
 import onnxfn
@@ -20,18 +21,14 @@ LAYERS = {
 
 @pytest.mark.parametrize("operator", LAYERS)
 def test_a_recurrent_layer_is_one_operator_per_layer_for_any_length(operator, tmp_path):
-    spec = onnxfn.derived(LAYERS[operator], sample=torch.randn(6, 2, 4), axes={"input": "time batch_size _"})
-    result = onnxfn.export(spec, LAYERS[operator], tmp_path / "model.onnx")
-    assert result.report.passed
+    result = derived_export(LAYERS[operator], torch.randn(6, 2, 4), tmp_path / "model.onnx", "time batch_size _")
     assert result.outputs["output_0"] == {0: "time", 1: "batch_size"}
     assert Counter(node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node)[operator] == 2
 
 
 def test_an_lstm_with_a_projection_is_a_scan_over_any_length(tmp_path):
     layer = nn.LSTM(4, 5, num_layers=2, bidirectional=True, proj_size=3)
-    spec = onnxfn.derived(layer, sample=torch.randn(6, 2, 4), axes={"input": "time batch_size _"})
-    result = onnxfn.export(spec, layer, tmp_path / "model.onnx")
-    assert result.report.passed
+    result = derived_export(layer, torch.randn(6, 2, 4), tmp_path / "model.onnx", "time batch_size _")
     assert Counter(node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node)["Scan"] == 4
     steps = torch.randn(40, 7, 4)
     outputs, (hidden, cell) = layer(steps)
@@ -73,9 +70,7 @@ PACKED = {
 def test_packed_sequences_have_any_lengths(name, total, tmp_path):
     model = Packed(PACKED[name], total=total)
     sample = {"x": torch.randn(3, 6, 4), "lengths": torch.tensor([6, 2, 4])}
-    spec = onnxfn.derived(model, sample=sample, axes={"x": "batch_size time _"})
-    result = onnxfn.export(spec, model, tmp_path / "model.onnx")
-    assert result.report.passed
+    result = derived_export(model, sample, tmp_path / "model.onnx", {"x": "batch_size time _"})
     for lengths in ([1, 9, 3, 9, 12], [2], [1, 1]):
         fed = {"x": torch.randn(len(lengths), 12, 4), "lengths": torch.tensor(lengths)}
         expected = torch.utils._pytree.tree_leaves(model(**fed))

@@ -12,19 +12,12 @@ import pytest
 import tiny
 import torch
 from own_modules import real
+from small_modules import derived_export, module
 from torch import nn
 from transformers import AutoModelForCausalLM
 
 import onnxfn
 from onnxfn import CaptureFailed, CheckFailed, InvalidSpec, OnnxfnError
-
-
-def exported(model, sample, tmp_path, axes=None, **options):
-    torch.manual_seed(0)
-    result = onnxfn.export(onnxfn.derived(model, sample=sample, axes=axes or {}, **options), model, tmp_path / "m.onnx")
-    assert result.report.passed
-    return result
-
 
 # Containers
 
@@ -65,7 +58,8 @@ def test_dataclasses_named_tuples_and_lists_are_taken_apart_and_built_again(tmp_
 
 
 def test_a_lone_dataclass_is_the_only_argument(tmp_path):
-    result = exported(lambda states: states.hidden * states.cell, States(real(3, 4), real(3, 4)), tmp_path)
+    product = lambda states: states.hidden * states.cell  # noqa: E731
+    result = derived_export(product, States(real(3, 4), real(3, 4)), tmp_path / "m.onnx")
     assert list(result.inputs) == ["states.hidden", "states.cell"]
 
 
@@ -80,9 +74,8 @@ def test_a_class_that_has_no_name_is_refused():
 
 
 def test_a_batch_of_one_is_tried_whatever_its_axis_is_called(tmp_path):
-    axes = {"ids": "n time", "mask": "n time"}
-    sample = {"ids": real(3, 5), "mask": real(3, 5)}
-    result = exported(lambda ids, mask: ids * mask, sample, tmp_path, axes)
+    sample, axes = {"ids": real(3, 5), "mask": real(3, 5)}, {"ids": "n time", "mask": "n time"}
+    result = derived_export(lambda ids, mask: ids * mask, sample, tmp_path / "m.onnx", axes)
     assert result.report.cases[:2] == ("one (n=1, time=8)", "several (n=3, time=10)")
 
 
@@ -91,7 +84,8 @@ def test_a_module_that_refuses_a_batch_of_one_is_checked_at_larger_ones(tmp_path
         torch._check(x.shape[0] >= 2)
         return x * 2
 
-    assert exported(from_two, real(3, 4), tmp_path).report.cases[:2] == ("one (batch_size=2)", "several (batch_size=3)")
+    cases = derived_export(from_two, real(3, 4), tmp_path / "m.onnx").report.cases
+    assert cases[:2] == ("one (batch_size=2)", "several (batch_size=3)")
 
 
 # Windows
@@ -102,23 +96,20 @@ def windowed(window, *, with_keys):
     config = tiny.model("mistral", "AutoModelForCausalLM").config
     config.sliding_window = window
     torch.manual_seed(0)
-    module = nn.Module()
-    module.inner = AutoModelForCausalLM.from_config(config).eval()
 
-    def forward(input_ids):
-        result = module.inner(input_ids=input_ids)
+    def forward(self, input_ids):
+        result = self.inner(input_ids=input_ids)
         keys = {"keys": result.past_key_values.layers[0].keys} if with_keys else {}
         return {"probabilities": result.logits.softmax(-1), **keys}
 
-    module.forward = forward
-    return module
+    return module(forward, inner=AutoModelForCausalLM.from_config(config).eval())
 
 
 @pytest.mark.parametrize("with_keys", [False, True])
 def test_a_module_around_a_sliding_window_is_checked_beyond_it(with_keys, tmp_path):
     """The graph was limited to texts shorter than the window, so that two cases had the same size."""
-    module, sample = windowed(24, with_keys=with_keys), {"input_ids": torch.arange(8).reshape(2, 4)}
-    result = exported(module, sample, tmp_path, {"input_ids": "batch_size time"})
+    model, sample = windowed(24, with_keys=with_keys), {"input_ids": torch.arange(8).reshape(2, 4)}
+    result = derived_export(model, sample, tmp_path / "m.onnx", {"input_ids": "batch_size time"})
     assert result.limits == ()
     cases = ("one (batch_size=1, time=7)", "several (batch_size=3, time=9)", "long text (batch_size=1, time=94)")
     assert result.report.cases[:3] == cases
@@ -197,12 +188,8 @@ def marked(ids, pictures):
 def three_times(x):
     """Three copies of pictures of even sides; torch does not see that there are three whatever the sides are."""
     high, wide = x.shape[1] // 2, x.shape[2] // 2
-    return (
-        x[:, : 2 * high, : 2 * wide]
-        .reshape(x.shape[0], 4 * high * wide)
-        .repeat(1, 3)
-        .reshape(x.shape[0], -1, *x.shape[1:])
-    )
+    even = x[:, : 2 * high, : 2 * wide].reshape(x.shape[0], 4 * high * wide)
+    return even.repeat(1, 3).reshape(x.shape[0], -1, *x.shape[1:])
 
 
 EXPORTED = {
@@ -226,7 +213,7 @@ EXPORTED = {
 @pytest.mark.parametrize("name", EXPORTED)
 def test_an_odd_module_agrees(name, tmp_path):
     model, sample = EXPORTED[name]
-    exported(model, sample, tmp_path)
+    derived_export(model, sample, tmp_path / "m.onnx")
 
 
 def test_tokens_whose_number_decides_are_those_of_the_sample(tmp_path):
@@ -243,20 +230,19 @@ def test_an_axis_whose_formula_holds_for_sizes_like_the_sample_alone_has_a_name_
         high, wide = x.shape[1] // 2, x.shape[2] // 2
         return x.reshape(x.shape[0], high, 2, wide, 2).transpose(2, 3).reshape(x.shape[0], -1, high * wide)
 
-    result = exported(cells, {"x": real(2, 4, 6)}, tmp_path, {"x": "batch_size 2*rows 2*columns"})
+    result = derived_export(cells, real(2, 4, 6), tmp_path / "m.onnx", "batch_size 2*rows 2*columns")
     assert result.outputs == {"output": {0: "batch_size", 2: "output_axis_2"}}
 
 
 def test_an_axis_that_is_a_number_whatever_the_sides_are_stays_one(tmp_path):
-    result = exported(three_times, {"x": real(2, 4, 6)}, tmp_path, {"x": "batch_size rows columns"})
+    result = derived_export(three_times, real(2, 4, 6), tmp_path / "m.onnx", "batch_size rows columns")
     assert result.outputs == {"output": {0: "batch_size", 2: "rows", 3: "columns"}}
     assert [limit.text for limit in result.limits] == ["rows % 2 == 0", "columns % 2 == 0"]
 
 
 def test_an_axis_of_one_that_is_dynamic_is_not_squeezed(tmp_path):
-    axes = {"x": "batch_size n _"}
     squeezed = lambda x: (x.squeeze(1), x[..., None].squeeze(-1), x[..., None].squeeze((1, -1)))  # noqa: E731
-    result = exported(squeezed, {"x": real(3, 1, 4)}, tmp_path, axes)
+    result = derived_export(squeezed, real(3, 1, 4), tmp_path / "m.onnx", "batch_size n _")
     assert [*result.outputs.values()] == [{0: "batch_size", 1: "n"}] * 3
 
 
@@ -273,7 +259,7 @@ RANDOM = {
 def test_random_numbers_are_named_when_the_check_fails(name, tmp_path):
     message = "PyTorch itself returns other values of 'output' at the next call: the model draws random numbers; take "
     with pytest.raises(CheckFailed, match=message):
-        exported(RANDOM[name], {"x": real(3, 4)}, tmp_path)
+        derived_export(RANDOM[name], real(3, 4), tmp_path / "m.onnx")
 
 
 def test_a_size_that_only_the_graph_calls_dynamic_is_refused_with_the_edit(tmp_path):
@@ -324,18 +310,13 @@ def test_buffers_that_forward_changes_are_refused_and_left_as_they_were(way):
     assert not model.mean.any()
 
 
-class Noting(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("last", torch.zeros(4))
-
-    def forward(self, x):
-        self.last.copy_(x.mean(0))
-        return x * 2
+def noting(self, x):
+    self.last.copy_(x.mean(0))
+    return x * 2
 
 
 def test_a_buffer_that_no_output_reads_may_change():
-    assert onnxfn.export(BY_HAND, Noting()).report.passed
+    assert onnxfn.export(BY_HAND, module(noting, last=nn.Buffer(torch.zeros(4)))).report.passed
 
 
 def quantized():
@@ -397,16 +378,15 @@ def test_an_odd_module_is_refused_in_one_line_that_tells_what_to_do(name, tmp_pa
     assert isinstance(refusal.value, OnnxfnError)
 
 
-class LeavesOutOnes(nn.Module):
-    def forward(self, x, mask):
-        is_left_out = not torch.compiler.is_exporting() and mask.all()
-        return x.cumsum(1) if is_left_out else x * mask
+def without_ones(x, mask):
+    is_left_out = not torch.compiler.is_exporting() and mask.all()
+    return x.cumsum(1) if is_left_out else x * mask
 
 
 def test_a_mask_that_is_left_out_where_it_is_of_ones_is_checked_so():
     sample = {"x": torch.arange(8.0).reshape(2, 4), "mask": torch.ones(2, 4, dtype=torch.bool)}
     with pytest.raises(onnxfn.CheckFailed, match="away from PyTorch at masks of one value"):
-        onnxfn.export(onnxfn.derived(LeavesOutOnes(), sample=sample), LeavesOutOnes(), None)
+        derived_export(without_ones, sample)
 
 
 class Configured(nn.Linear):

@@ -6,30 +6,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
+from small_modules import derived_export, module
 
-import onnxfn
 from onnxfn.graphs.passes.simplify import separate_pads
-
-
-class Padded(torch.nn.Module):
-    def __init__(self, padding):
-        super().__init__()
-        self.pad = torch.nn.ConstantPad2d(padding, 0.0)
-
-    def forward(self, x):
-        return torch.nn.functional.max_pool2d(self.pad(x), 3, stride=2)
 
 
 @pytest.mark.parametrize("padding", [(1, 1, 1, 1), (0, 2, 1, 0)])
 def test_the_largest_of_negative_numbers_and_zeros_is_zero(padding, tmp_path):
-    sample = {"x": -1 - torch.rand(2, 3, 9, 11)}
-    spec = onnxfn.derived(
-        Padded(padding).eval(), sample=sample, axes={"x": "batch_size 3 height width"}, ranges={"x": (-5.0, -1.0)}
-    )
-    exported = onnxfn.export(spec, Padded(padding).eval(), tmp_path / "model.onnx")
+    forward = lambda self, x: torch.nn.functional.max_pool2d(self.pad(x), 3, stride=2)  # noqa: E731
+    model, sample = module(forward, pad=torch.nn.ConstantPad2d(padding, 0.0)).eval(), -1 - torch.rand(2, 3, 9, 11)
+    options = {"axes": "batch_size 3 height width", "ranges": {"x": (-5.0, -1.0)}}
+    exported = derived_export(model, sample, tmp_path / "model.onnx", **options)
     x = -1 - np.random.default_rng(0).random((1, 3, 6, 7), np.float32)
     result = exported(x=x)["output"]
-    assert np.array_equal(result, Padded(padding)(torch.from_numpy(x)).numpy())
+    assert np.array_equal(result, model(torch.from_numpy(x)).numpy())
     assert result.max() == 0
 
 

@@ -1,0 +1,21 @@
+"""Modules of a few lines, and exports by a spec that is derived from a sample."""
+
+from torch import nn
+
+import onnxfn
+
+
+def module(forward, **members):
+    """A module whose class has this forward and its name, and that has these members."""
+    model = type(forward.__name__, (nn.Module,), {"forward": forward})()
+    for name, member in members.items():
+        setattr(model, name, member)
+    return model
+
+
+def derived_export(model, sample, path=None, axes=None, **options):
+    """The export of a model by the spec that is derived from a sample of its arguments; its check passed."""
+    spec = onnxfn.derived(model, sample=sample, axes=axes or {}, **options)
+    result = onnxfn.export(spec, model, path)
+    assert result.report.passed
+    return result
