@@ -27,7 +27,7 @@ PAIRS = "types for "
 
 NOT = swept.NOT
 
-CLIENTS = ("transformers.js", "web", "genai", "optimum", "fastembed", "onnx", "openvino")
+CLIENTS = ("transformers.js", "web", "webgpu", "genai", "optimum", "fastembed", "onnx", "openvino")
 """The clients in the order of the file."""
 
 

@@ -80,5 +80,10 @@ def exported_task(model_type: str, kind: str) -> str:
     return next((name for name in (task + WITH_PAST, task) if name in known), "")
 
 
+def tensors(arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: tensor(array) for name, array in arrays.items()}
+
+
 def tensor(array: Any) -> dict[str, Any]:
-    return {"type": str(array.dtype), "dims": list(array.shape), "data": array.flatten().tolist()}
+    """An array of numpy or torch in terms of JSON."""
+    return {"type": str(array.dtype).removeprefix("torch."), "dims": list(array.shape), "data": array.flatten().tolist()}

@@ -21,6 +21,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "transformers.js": ("transformers.js", "transformers_js.mjs"),
         "web": ("transformers.js", "by_chromium.py"),
+        "webgpu": ("transformers.js", "by_chromium.py"),
         "genai": ("genai", "by_genai.py"),
         "optimum": ("optimum", "by_optimum.py"),
         "fastembed": ("fastembed", "by_fastembed.py"),

@@ -1,4 +1,4 @@
-"""transformers.js in headless Chromium: a server on this machine gives the page, the library and the folder.
+"""transformers.js or onnxruntime-web in headless Chromium: a server here gives the page, the library and the folder.
 
 python by_chromium.py FOLDER, where FOLDER has node_modules
 """
@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 SECONDS = 200
 TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html"}
 FLAGS = ("--headless=new", "--no-sandbox", "--no-first-run", "--disable-extensions", "--disable-background-networking")
+WEBGPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
 
 
 class Requests(BaseHTTPRequestHandler):
@@ -64,7 +65,7 @@ def answer(job: dict[str, Any], packages: Path) -> str:
     results: Queue[str] = Queue()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Requests, job, packages, results))
     Thread(target=server.serve_forever, daemon=True).start()
-    with browser(f"http://127.0.0.1:{server.server_port}/page.html"):
+    with browser(f"http://127.0.0.1:{server.server_port}/page.html", WEBGPU if "steps" in job else ()):
         try:
             return results.get(timeout=SECONDS)
         except Empty:
@@ -74,10 +75,10 @@ def answer(job: dict[str, Any], packages: Path) -> str:
 
 
 @contextmanager
-def browser(address: str) -> Iterator[None]:
+def browser(address: str, flags: tuple[str, ...]) -> Iterator[None]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         program = shutil.which("chromium") or "chromium"
-        command = [program, *FLAGS, f"--user-data-dir={profile}", address]
+        command = [program, *FLAGS, *flags, f"--user-data-dir={profile}", address]
         environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr, env=environment)
         try:

@@ -55,7 +55,7 @@ async function loaded(library, job, options) {
   return library[job.classes.at(-1)].from_pretrained(job.model, options);
 }
 
-function tensor(library, { type, dims, data }) {
+export function tensor(library, { type, dims, data }) {
   const values = type === "int64" ? data.map(BigInt) : data;
   return new library.Tensor(type, values, dims);
 }
@@ -88,7 +88,7 @@ function argument(library, value) {
 }
 
 // A value of the library in terms of JSON: tensors, images and sounds as their numbers.
-function plain(value) {
+export function plain(value) {
   if (value === null || typeof value !== "object") return typeof value === "bigint" ? Number(value) : value;
   if (ArrayBuffer.isView(value)) return Array.from(value, Number);
   if (value.dims && value.data) return { dims: [...value.dims], data: Array.from(value.data, Number) };
