@@ -9,6 +9,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
+from onnxfn.models.resumed_runs import Returned, resumed
 from onnxfn.weights.calibrated import InputErrors, input_errors
 
 MOST, BYTES = 3 << 27, 4
@@ -26,6 +27,9 @@ Leave = Callable[[str, int], None]
 Key = tuple[int, int]
 """The identity of a weight, and the index of a matrix in it."""
 
+Moments = tuple[Any, int]
+"""The second moments of the inputs of a matrix, None before the first run, and the number of the inputs."""
+
 Matrices = Mapping[Key, tuple[int, Callable[[Sequence[Any]], Any]]]
 """From a matrix to the number of its inputs, and a function that returns them from the arguments of its layer."""
 
@@ -42,7 +46,7 @@ def product_inputs(
     widths = {key: width for of_layer in layers.values() for key, (width, _) in of_layer.items()}
     stacks = {key[0]: layer.is_transposed for layer in layers for key in layers[layer] if hasattr(layer, "down_proj")}
     names = {id(weight): name for name, weight in model.named_parameters()}
-    known, counts, errors = dict[Key, Any](), dict[Key, int](), lru_cache(1)(input_errors)
+    known, ended, errors = dict[Key, Moments](), list[Returned](), lru_cache(1)(input_errors)
 
     def errors_of(weight: Any, index: int = 0) -> InputErrors | None:
         key = (id(weight), index)
@@ -51,12 +55,12 @@ def product_inputs(
             known.clear()
             keys = list(widths)[list(widths).index(key) :]
             fit = sum(size <= most for size in accumulate(BYTES * widths[each] ** 2 for each in keys))
-            known.update(_moments(layers, keys[: fit or 1], runs, counts))
-        is_left = key[0] in stacks and counts.get(key, 0) < FEWEST * widths[key]
-        if is_left:
+            known.update(_moments(model, layers, keys[: fit or 1], runs, ended))
+        moments, count = known.get(key, (None, 0))
+        if key[0] in stacks and count < FEWEST * widths[key]:
             leave(names[key[0]], index)
-        moments = None if is_left else known.get(key)
-        return None if moments is None else errors(moments, counts[key], along_rows=stacks.get(key[0], False))
+            moments = None
+        return None if moments is None else errors(moments, count, along_rows=stacks.get(key[0], False))
 
     return errors_of
 
@@ -94,11 +98,38 @@ def _inner_states(experts: Any, expert: int, values: Sequence[Any]) -> Any:
     return experts._apply_gate(product) if experts.has_gate else experts.act_fn(product)
 
 
-def _moments(layers: Mapping[Any, Matrices], keys: Sequence[Key], runs: Runs, counts: dict[Key, int]) -> dict[Key, Any]:
-    """The second moments of the inputs of matrices, and their `counts`. Layers with the same tensor share theirs."""
-    sums: dict[Key, Any] = dict.fromkeys(keys)
-    counts |= dict.fromkeys(keys, 0)
-    seen, last = set[Key](), list[tuple[Any, Any]]()
+def _moments(
+    model: Any, layers: Mapping[Any, Matrices], keys: Sequence[Key], runs: Runs, ended: list[Returned]
+) -> dict[Key, Moments]:
+    """The second moments of the inputs of matrices, and how many there are. Layers with the same tensor share theirs.
+
+    A run begins where it `ended` before if the first one has the same inputs there as a whole run.
+    """
+    sums: dict[Key, Moments] = dict.fromkeys(keys, (None, 0))
+    is_same = False
+    for index, run in enumerate(runs()):
+        earlier, known = ended[index] if ended[index:] else {}, Returned()
+        if index == 0:
+            noted = _noted(model, layers, sums, run, known)
+            is_same = bool(earlier) and _noted(model, layers, sums, run, earlier, adds=False) == noted
+        else:
+            known = earlier if is_same else known
+            _noted(model, layers, sums, run, known)
+        ended[index : index + 1] = [known]
+    return sums
+
+
+def _noted(
+    model: Any,
+    layers: Mapping[Any, Matrices],
+    sums: dict[Key, Moments],
+    run: Callable[[], Any],
+    known: Returned,
+    *,
+    adds: bool = True,
+) -> list[float]:
+    """The sum of the inputs of each matrix of `sums` in a run from what is known; `adds` their moments to `sums`."""
+    seen, last, noted = set[Key](), list[tuple[Any, Any]](), list[float]()
 
     def note(layer: Any, arguments: Any, named: Mapping[str, Any]) -> None:
         for key, (_, inputs) in layers[layer].items():
@@ -107,20 +138,15 @@ def _moments(layers: Mapping[Any, Matrices], keys: Sequence[Key], runs: Runs, co
             if key not in sums:
                 continue
             seen.add(key)
-            values = inputs((*arguments, *named.values()))
-            counts[key] += values[..., 0].numel()
-            if not last or last[0][0] is not values:
+            values, (moments, count) = inputs((*arguments, *named.values())), sums[key]
+            noted.append(float(values.sum()))
+            if adds and (not last or last[0][0] is not values):
                 rows = values.detach().reshape(-1, values.shape[-1]).float()
-                moments = rows.mT @ rows if sums[key] is None else sums[key].addmm_(rows.mT, rows)
-                last[:] = [(values, moments)]
-            sums[key] = last[0][1]
+                last[:] = [(values, rows.mT @ rows if moments is None else moments.addmm_(rows.mT, rows))]
+            sums[key] = (last[0][1], count + values[..., 0].numel()) if adds else sums[key]
 
-    with ExitStack() as hooks:
+    with ExitStack() as hooks, resumed(model, known), suppress(Enough):
         for layer in layers:
             hooks.callback(layer.register_forward_pre_hook(note, with_kwargs=True).remove)
-        for run in runs():
-            seen.clear()
-            last.clear()
-            with suppress(Enough):
-                run()
-    return sums
+        run()
+    return noted

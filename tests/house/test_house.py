@@ -35,7 +35,7 @@ BUDGET = {
     "specs": 9_767,
     "architectures": 8_097,
     "weights": 2_966,
-    "models": 1_798,
+    "models": 1_868,
     "graphs": 8_276,
     "run": 1_315,
     "check": 6_107,

@@ -118,6 +118,32 @@ def test_moments_are_of_all_runs_whatever_fits_into_memory(most):
     assert calls == [0, 1] * (1 if most > 1 else 3)
 
 
+class Stack(torch.nn.Module):
+    """Layers that read the one before; the last one may read the first, too."""
+
+    def __init__(self, reads_first):
+        super().__init__()
+        self.table, self.reads_first = torch.nn.Embedding(9, 8), reads_first
+        self.layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(8, 8)) for _ in range(4))
+
+    def forward(self, ids):
+        results = [self.table(ids)]
+        for layer in self.layers[:-1]:
+            results.append(layer(results[-1]))
+        return self.layers[-1](results[-1] + results[1] if self.reads_first else results[-1])
+
+
+@pytest.mark.parametrize("reads_first", [False, True])
+def test_a_run_begins_at_the_layer_where_it_ended_if_that_gives_the_same_inputs(reads_first):
+    model, calls = Stack(reads_first).eval(), []
+    model.layers[0][0].register_forward_hook(lambda *_: calls.append(0))
+    runs = [partial(model, torch.arange(start, 9)) for start in range(5)]
+    parts, whole = (product_inputs(model, lambda: runs, most) for most in (1, 1 << 20))
+    for (layer,) in model.layers:
+        assert torch.equal(parts(layer.weight).squares, whole(layer.weight).squares)
+    assert len(calls) == 5 + 5 + (1 + 1 + 5 if reads_first else 1 + 1 + 1)
+
+
 def mixture(model_type):
     """A model with 8 experts, two of which each token reaches, and texts of random tokens."""
     torch.manual_seed(0)
