@@ -86,4 +86,4 @@ def tensors(arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def tensor(array: Any) -> dict[str, Any]:
     """An array of numpy or torch in terms of JSON."""
-    return {"type": str(array.dtype).removeprefix("torch."), "dims": list(array.shape), "data": array.flatten().tolist()}
+    return {"type": str(array.dtype).removeprefix("torch."), "dims": list(array.shape), "data": array.ravel().tolist()}
