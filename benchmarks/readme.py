@@ -25,7 +25,9 @@ KEY_FIGURES: Mapping[str, str] = {
     "smollm2: time of onnxfn / optimum": "export of SmolLM2-135M with its check, time: onnxfn / Optimum",
     "time of the graph at 64 layers / at 8": "building the graph, time: 64 layers / 8 layers",
     "smollm2: token of onnxfn opset 23 / optimum": "a token of SmolLM2-135M, time: onnxfn at opset 23 / Optimum",
-    "llama-1b-bf16, onnxfn float16 unchecked: GB above imports": "1.1 billion parameters to float16, unchecked: GB above imports",
+    "llama-1b-bf16, onnxfn float16 unchecked: GB above imports": (
+        "1.1 billion parameters to float16, unchecked: GB above imports"
+    ),
 }
 """Five requirements, and what README.md calls them."""
 
