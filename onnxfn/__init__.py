@@ -1,7 +1,7 @@
 """Export PyTorch models to ONNX: specs are values, edits are functions, every export is checked.
 
-The names that most people need are here. All public names are in the modules `facts`, `edits`, `records` and so on;
-`__init__.pyi` lists both. A name is imported at its first use, so `import onnxfn` itself is fast.
+All public names are here; `__all__` has those that most people need. The modules `facts`, `edits`, `records` and so on
+have them by subject. `__init__.pyi` lists both. A name is imported at its first use, so `import onnxfn` itself is fast.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ PAGE = PACKAGE / "guide" / "names.md"
 HEAD = """# Names by purpose
 
 Each public name with the first sentence of its docstring; `help(onnxfn.export)` prints the whole. `from onnxfn import
-NAME` works for the names that most people need ([which](../README.md)), `from onnxfn.MODULE import NAME` for all.
+NAME` works for each of them, also below a heading with another module: `from onnxfn.facts import takes` is the same.
 """
 
 
@@ -59,11 +59,14 @@ def first_sentence(docstring):
 def docstrings_of_values():
     """From the name of a value of a module to the docstring below its definition."""
     texts = {}
+    public = "".join(path.read_text() for path in sorted(PACKAGE.glob("*.py*")))
     for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
         body = ast.parse(path.read_text()).body
         for statement, following in pairwise(body):
             target = getattr(statement, "target", None) or getattr(statement, "targets", [None])[0]
             text = getattr(getattr(following, "value", None), "value", None)
-            if isinstance(target, ast.Name) and isinstance(text, str):
-                texts.setdefault(target.id, text)
+            name = target.id if isinstance(target, ast.Name) else ""
+            if isinstance(text, str) and f"from {module} import {name} as {name}\n" in public:
+                texts[name] = text
     return texts

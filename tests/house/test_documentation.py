@@ -58,6 +58,8 @@ def test_all_names_are_there_once():
     """The package has the names that most people need; each of its other names goes on working there."""
     assert len(onnxfn.__all__) <= 65
     assert {*onnxfn.__all__, *MODULES} == {*dir(onnxfn)} - {"__all__", "__doc__"}
+    stub = Path(onnxfn.__file__).with_name("__init__.pyi").read_text()  # type checkers know all of them there
+    assert [name for name in VALUES if f" import {name} as {name}\n" not in stub] == []
     for module in MODULES:
         names = import_module(f"onnxfn.{module}").__all__
         assert len({*names}) == len(names)

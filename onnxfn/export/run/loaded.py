@@ -31,7 +31,7 @@ from onnxfn.weights.onnx_files import data_fault, external_data_names, onnx_mode
 
 @frozen(eq=False, field_transformer=typed_fields)
 class Loaded:
-    """The files of an export. It is called like the result of `export`, and has the same methods.
+    """The files of an export. Like the result of `export`, it is called, and has `session`, `model_proto` and `save`.
 
     Attributes:
         path: The folder, or the ONNX file.

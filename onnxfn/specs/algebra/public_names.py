@@ -54,8 +54,7 @@ def public_names(module: str) -> Names:
 
         return public(value, module)
 
-    names = tuple(name for name in places if name not in MODULES)
-    return names, value_of, lambda: sorted((*places, "__all__", "__doc__"))
+    return tuple(name for name in places if name not in MODULES), value_of, lambda: sorted((*places, "__all__", "__doc__"))
 
 
 def _value_elsewhere(module: str, name: str) -> Any:
@@ -74,7 +73,8 @@ def _places(module: str) -> Mapping[str, str]:
     """From each name of a module to where it lies, by the imports for type checkers; the package has them in a stub."""
     file = "__init__.pyi" if module == PACKAGE else f"{module.rpartition('.')[2]}.py"
     nodes = ast.walk(ast.parse((Path(__file__).parents[2] / file).read_text()))
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    others = {f"{PACKAGE}.{each}" for each in MODULES}  # the stub has their names for type checkers alone
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module not in others]
     return MappingProxyType(
         {alias.name: str(node.module) for node in imports for alias in node.names if alias.asname == alias.name}
     )
