@@ -54,7 +54,8 @@ def public_names(module: str) -> Names:
 
         return public(value, module)
 
-    return tuple(name for name in places if name not in MODULES), value_of, lambda: sorted((*places, "__all__", "__doc__"))
+    names = tuple(name for name in places if name not in MODULES)
+    return names, value_of, lambda: sorted((*places, "__all__", "__doc__"))
 
 
 def _value_elsewhere(module: str, name: str) -> Any:
@@ -63,8 +64,7 @@ def _value_elsewhere(module: str, name: str) -> Any:
     if module != PACKAGE or owner is None:
         advice = f"; it is in {PACKAGE}.{owner}" if owner else f"; it is {RENAMED[name]} now" if name in RENAMED else ""
         text = f"module {module!r} has no attribute {name!r}{advice}"
-        # With `name` and `obj`, Python itself adds the closest name.
-        raise AttributeError(text, name=name, obj=sys.modules[module])
+        raise AttributeError(text, name=name, obj=sys.modules[module])  # by these, Python adds the closest name
     return getattr(import_module(f"{PACKAGE}.{owner}"), name)
 
 
