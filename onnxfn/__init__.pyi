@@ -38,6 +38,7 @@ from onnxfn.edits import with_mrope as with_mrope
 from onnxfn.edits import with_shared_cache as with_shared_cache
 from onnxfn.edits import with_static_cache as with_static_cache
 from onnxfn.errors import CaptureFailed as CaptureFailed
+from onnxfn.errors import FixedSizes as FixedSizes
 from onnxfn.errors import LoadFailed as LoadFailed
 from onnxfn.errors import MissingValue as MissingValue
 from onnxfn.errors import ModelNotFound as ModelNotFound
