@@ -20,6 +20,7 @@ from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.check.verdict.verdict import NO_ERROR, PEAK, Norms, no_reference, precision_of
 from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import flat_forward, tensors_for, torch_outputs
+from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.torch_modes import shapes_alone, torch_operators
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
@@ -76,7 +77,7 @@ def error_of_sums(model: Any, part: Part, inputs: Mapping[str, Array]) -> Norms:
         return result
 
     try:
-        with torch.no_grad(), shapes_alone() as mode, torch_operators(run):
+        with torch.no_grad(), unchanged_eval(model), shapes_alone() as mode, torch_operators(run):
             tensors = tensors_for(model, part.spec, inputs)
             flat_forward(model, part.spec)([mode.from_tensor(each) for each in tensors])
     except Exception as error:  # noqa: BLE001 - a size may depend on values
