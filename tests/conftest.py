@@ -156,11 +156,20 @@ def exports(request, tmp_path_factory):
     return exported
 
 
-@pytest.fixture(scope="module")
-def bert():
-    import tiny
+def tiny_fixture(model_type, loader):
+    """A fixture with a tiny model: one for all tests of a module."""
 
-    return tiny.model("bert", "AutoModelForMaskedLM")
+    def model():
+        import tiny
+
+        return tiny.model(model_type, loader)
+
+    return pytest.fixture(scope="module")(model)
+
+
+bert = tiny_fixture("bert", "AutoModelForMaskedLM")
+classifier = tiny_fixture("bert", "AutoModelForSequenceClassification")
+llama = tiny_fixture("llama", "AutoModelForCausalLM")
 
 
 @pytest.fixture(scope="module")
@@ -170,20 +179,6 @@ def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoint")
     tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    import tiny
-
-    return tiny.model("bert", "AutoModelForSequenceClassification")
-
-
-@pytest.fixture(scope="module")
-def llama():
-    import tiny
-
-    return tiny.model("llama", "AutoModelForCausalLM")
 
 
 @pytest.fixture(scope="module")

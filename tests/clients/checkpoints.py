@@ -73,23 +73,11 @@ HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "rescale_factor": 1 / 2
 IMAGE = {"do_resize": False, "do_rescale": True, "do_normalize": True, **HALF}
 SOUND = {"feature_extractor_type": "Wav2Vec2FeatureExtractor", "sampling_rate": 16000, "do_normalize": True}
 SOUND = {**SOUND, "feature_size": 1, "padding_value": 0.0, "return_attention_mask": False}
-WHISPER_SOUND = {
-    "feature_extractor_type": "WhisperFeatureExtractor",
-    "processor_class": "WhisperProcessor",
-    "sampling_rate": 16000,
-    "feature_size": 10,
-    "n_fft": 400,
-    "hop_length": 160,
-    "chunk_length": 0.3,
-    "n_samples": 4800,
-    "nb_max_frames": 30,
-}
-SPEECHT5_SOUND = {
-    "feature_extractor_type": "SpeechT5FeatureExtractor",
-    "processor_class": "SpeechT5Processor",
-    "sampling_rate": 16000,
-    "num_mel_bins": 10,
-}
+WHISPER_SOUND = {"feature_extractor_type": "WhisperFeatureExtractor", "sampling_rate": 16000, "feature_size": 10}
+WHISPER_SOUND = {**WHISPER_SOUND, "processor_class": "WhisperProcessor", "n_fft": 400, "hop_length": 160}
+WHISPER_SOUND = {**WHISPER_SOUND, "chunk_length": 0.3, "n_samples": 4800, "nb_max_frames": 30}
+SPEECHT5_SOUND = {"feature_extractor_type": "SpeechT5FeatureExtractor", "sampling_rate": 16000, "num_mel_bins": 10}
+SPEECHT5_SOUND = {**SPEECHT5_SOUND, "processor_class": "SpeechT5Processor"}
 NO_DROPOUT = {"speech_decoder_prenet_dropout": 0.0}
 WHISPER_TOKENS = {
     "eos_token_id": "<|endoftext|>",

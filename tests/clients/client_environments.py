@@ -26,12 +26,8 @@ PYTHON: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "genai": ("onnxruntime-genai==0.18.0", ORT, "numpy==2.4.6"),
         "optimum": (
-            "torch==2.13.0",
-            "transformers==4.57.6",
-            "optimum-onnx==0.1.0",
-            "optimum==2.1.0",
-            "sentence-transformers==5.7.0",
-            ORT,
+            *("torch==2.13.0", "transformers==4.57.6", "optimum-onnx==0.1.0", "optimum==2.1.0"),
+            *("sentence-transformers==5.7.0", ORT),
         ),
         "fastembed": ("fastembed==0.9.1", ORT),
         "onnx": ("onnx==1.23.2", "numpy==2.4.6"),

@@ -55,13 +55,8 @@ def pytest_runtest_makereport(item, call):
     """With `--record`, writes the line of a test that noted its client."""
     report = yield
     notes = dict(item.user_properties).get("client")
-    expected_to_fail = hasattr(report, "wasxfail")
-    if (
-        item.config.getoption("--record")
-        and report.when == "call"
-        and notes
-        and (not report.skipped or expected_to_fail)
-    ):
+    is_result = report.when == "call" and notes and (not report.skipped or hasattr(report, "wasxfail"))
+    if item.config.getoption("--record") and is_result:
         error = getattr(report, "wasxfail", "") or (first_line(call.excinfo) if report.failed else "")
         line = client_results.line_of(notes, error)
         client_results.record(notes["client"], notes["kind"], notes["case"], line)

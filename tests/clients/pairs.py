@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from attrs import frozen
 
 from onnxfn import ARCHITECTURES
@@ -81,9 +82,8 @@ def exported_task(model_type: str, kind: str) -> str:
 
 
 def tensors(arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {name: tensor(array) for name, array in arrays.items()}
+    return {name: tensor(np.asarray(array)) for name, array in arrays.items()}
 
 
 def tensor(array: Any) -> dict[str, Any]:
-    """An array of numpy or torch in terms of JSON."""
-    return {"type": str(array.dtype).removeprefix("torch."), "dims": list(array.shape), "data": array.ravel().tolist()}
+    return {"type": str(array.dtype), "dims": list(array.shape), "data": array.flatten().tolist()}

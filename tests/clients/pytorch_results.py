@@ -102,18 +102,22 @@ def answer(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> 
 
 
 def completion(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:
-    inputs = fed(reference, arguments[0])
-    ids = inputs["input_ids"]
-    added = written(reference, inputs, arguments[1])[:, ids.shape[1] :]
-    return [{"generated_text": arguments[0] + reference.tokenizer.decode(added[0], skip_special_tokens=True)}]
+    return [{"generated_text": arguments[0] + added(reference, *arguments)}]
+
+
+def added(reference: Reference, text: str, options: Mapping[str, Any]) -> str:
+    """The text that a decoder adds to a text; all that an encoder-decoder writes for it."""
+    inputs = fed(reference, text)
+    start = 0 if reference.model.config.is_encoder_decoder else inputs["input_ids"].shape[1]
+    return reference.tokenizer.decode(written(reference, inputs, options)[0, start:], skip_special_tokens=True)
 
 
 def chat_answer(reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:
     messages = arguments[0]
     text = reference.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     inputs = fed(reference, text, add_special_tokens=False)
-    added = written(reference, inputs, arguments[1])[0, inputs["input_ids"].shape[1] :]
-    content = reference.tokenizer.decode(added, skip_special_tokens=True)
+    tokens = written(reference, inputs, arguments[1])[0, inputs["input_ids"].shape[1] :]
+    content = reference.tokenizer.decode(tokens, skip_special_tokens=True)
     return [{"generated_text": [*messages, {"role": "assistant", "content": content}]}]
 
 
@@ -121,9 +125,15 @@ def written(reference: Reference, inputs: Mapping[str, Any], options: Mapping[st
     return reference.model.generate(**inputs, do_sample=False, num_beams=1, **options)
 
 
+def new_tokens(model: Any, ids: list[int], count: int) -> list[int]:
+    """The tokens that a decoder adds to some tokens, the likeliest each time."""
+    given = torch.tensor([ids])
+    tokens = model.generate(given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=count)
+    return tokens[0, len(ids) :].tolist()
+
+
 def new_text(key: str, reference: Reference, arguments: list[Any], _: Mapping[str, Any]) -> list[dict[str, Any]]:
-    tokens = written(reference, fed(reference, arguments[0]), arguments[1])
-    return [{key: reference.tokenizer.decode(tokens[0], skip_special_tokens=True)}]
+    return [{key: added(reference, *arguments)}]
 
 
 def caption(reference: Reference, arguments: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:

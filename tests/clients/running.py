@@ -38,15 +38,8 @@ class ClientError(Exception):
 
 def run_client(client: str, job: Mapping[str, Any]) -> dict[str, Any]:
     """What a client gives for a job: `{"result": ...}` and what else it says."""
-    done = subprocess.run(
-        command_of(client),
-        input=json.dumps(job) + "\n",
-        env=environment_of_client(),
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    job_line, limits = json.dumps(job) + "\n", {"env": environment_of_client(), "timeout": SECONDS}
+    done = subprocess.run(command_of(client), input=job_line, check=False, capture_output=True, text=True, **limits)
     lines = [line for line in done.stdout.splitlines() if line.startswith(('{"result"', '{"error"'))]
     if not lines:
         raise ClientError(f"{client} ended with {done.returncode}: {done.stderr.strip()[-800:]}")

@@ -10,6 +10,7 @@ import pytest
 from checkpoints import ALONE
 from client_environments import installed_folder
 from exporting import exported, reference
+from pytorch_results import new_tokens
 from running import ClientError, run_client
 
 from onnxfn.architectures import decoders, seq2seq
@@ -55,7 +56,7 @@ def outcomes_of(model_type, clients, root):
     try:
         name = model_type if model_type in decoders.ROWS else model_type + ALONE
         folder = exported(root, name, TASK, FLAGS)
-        expected = written_tokens(reference(root, name, folder))
+        expected = written_tokens(reference(root, name, folder).model)
     except Exception as error:  # noqa: BLE001 - no client has run, and the next type is to be tried
         return dict.fromkeys(clients, (f"no client has run: {client_results.shortened(error)}", ""))
     remarks = json.loads((folder / "report.json").read_text())["remarks"]
@@ -77,14 +78,9 @@ def job(folder):
     return {"folder": str(folder), "ids": IDS, "count": COUNT, "options": options}
 
 
-def written_tokens(reference):
-    import torch
-
-    reference.model.generation_config.forced_eos_token_id = None
-    ids = torch.tensor([IDS])
-    mask = torch.ones_like(ids)
-    written = reference.model.generate(ids, attention_mask=mask, do_sample=False, max_new_tokens=COUNT)
-    return written[0, len(IDS) :].tolist()
+def written_tokens(model):
+    model.generation_config.forced_eos_token_id = None
+    return new_tokens(model, IDS, COUNT)
 
 
 def until_end(tokens, folder):

@@ -7,6 +7,7 @@ import torch
 from cases import CHAT, TEXTS
 from exporting import exported, reference
 from pairs import tensor
+from pytorch_results import added
 from running import run_client
 
 import onnxfn
@@ -86,8 +87,6 @@ def heard_tokens(model, features):
 
 
 def written_text(reference, prompt):
-    tokenizer = reference.tokenizer
-    text = prompt.get("text") or tokenizer.apply_chat_template(CHAT, add_generation_prompt=True, tokenize=False)
-    ids = tokenizer(text, return_tensors="pt")["input_ids"]
-    written = reference.model.generate(ids, do_sample=False, max_new_tokens=COUNT)[0, ids.shape[1] :]
-    return tokenizer.decode(written, skip_special_tokens=True)
+    template = reference.tokenizer.apply_chat_template
+    text = prompt.get("text") or template(CHAT, add_generation_prompt=True, tokenize=False)
+    return added(reference, text, {"max_new_tokens": COUNT})

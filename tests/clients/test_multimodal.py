@@ -6,7 +6,7 @@ import client_results
 import numpy as np
 import pytest
 from multimodal import HEARS, REFUSED, TASKS, WRITING, client_arguments, images, prompts, sight, written
-from pairs import tensor
+from pairs import tensors
 from running import ClientError, run_client
 
 pytestmark = pytest.mark.clients
@@ -48,7 +48,7 @@ def case_of(model_type):
 
 def job(model, prompt):
     classes = CLASSES.get(TASKS[model.model.config.model_type], SIGHT_CLASSES)
-    feeds = {name: tensor(array) for name, array in client_arguments(model, prompt).items()}
+    feeds = tensors(client_arguments(model, prompt))
     return {"folder": str(model.folder), "classes": classes, "options": WRITING, "feeds": feeds}
 
 
@@ -67,7 +67,7 @@ def test_onnxruntime_genai_writes_the_tokens_of_pytorch(model_type, tmp_path, no
     overlay = {"model": {"context_length": LONG, "eos_token_id": end}}
     with_images = {"folder": str(model.folder), "count": WRITING["max_new_tokens"], "overlay": overlay, **known}
     for prompt, expected in texts:
-        feeds = {name: tensor(np.asarray(array)) for name, array in prompt.arguments.items()}
+        feeds = tensors(prompt.arguments)
         given = run_client("genai", {**with_images, "feeds": feeds})
         assert given["result"] == expected, prompt.case
     assert remarks(model.folder, "onnxruntime-genai") == []

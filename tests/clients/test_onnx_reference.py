@@ -4,6 +4,7 @@ import pytest
 import torch
 from cases import TEXTS, image
 from exporting import exported, reference
+from pairs import tensors
 from pytorch_results import fed
 from running import run_client
 
@@ -23,7 +24,7 @@ def test_a_file_gives_what_pytorch_gives(checkpoint, task, name, exports, note, 
     folder = exported(exports, checkpoint, task)
     model = reference(exports, checkpoint, folder)
     feeds = text_feeds(model) if model.tokenizer else image_feeds()
-    job = {"file": str(folder / "onnx" / f"{name}.onnx"), "feeds": {key: plain(value) for key, value in feeds.items()}}
+    job = {"file": str(folder / "onnx" / f"{name}.onnx"), "feeds": tensors(feeds)}
     given = run_client("onnx", job)["result"]
     called = model.model.get_encoder() if name == "encoder_model" else model.model
     expected = called(**feeds)
@@ -39,7 +40,3 @@ def text_feeds(model):
 def image_feeds():
     points = torch.tensor(image(24, 24)["image"]["data"], dtype=torch.float32).reshape(1, 24, 24, 3)
     return {"pixel_values": points.movedim(3, 1) / 127.5 - 1}
-
-
-def plain(tensor):
-    return {"dims": list(tensor.shape), "data": tensor.flatten().tolist(), "dtype": str(tensor.dtype).split(".")[1]}

@@ -10,6 +10,7 @@ import onnx.inliner
 import onnxruntime
 import pytest
 import tiny
+from pairs import tensors
 from quantized_decoder import exported_decoder, greedy
 from running import client_process
 
@@ -32,13 +33,14 @@ TOLERANCE = 1e-5
 def test_files_of_the_profile_give_what_pytorch_gives(model_type, program, note, tmp_path):
     task, changes = LOADED[model_type]
     note({"client": CLIENT, "kind": task, "case": model_type})
-    model = every_part.tiny_model(model_type, task) if model_type == "llava" else tiny_model(model_type, task, changes)
+    sees = model_type == "llava"
+    model = every_part.tiny_model(model_type, task) if sees else tiny.spec_and_model(model_type, task, **changes)[1]
     result = export(for_provider(spec_for(model, task), CLIENT), model, tmp_path, overwrite=True, check="none")
     assert {part.spec.target.opset for part in result.plan.parts} == {18}
     for part in result.plan.parts:
         for sizes in ({}, dict.fromkeys({part.spec.batch} & {*axes_of_inputs(part.spec)}, 1)):
             arrays = dummies(part.spec, sizes)
-            outputs = program({"file": str(tmp_path / f"{part.name}.onnx"), "feeds": plain(arrays)})["result"]
+            outputs = program({"file": str(tmp_path / f"{part.name}.onnx"), "feeds": tensors(arrays)})["result"]
             assert_close(part, outputs, torch_outputs(model, part, arrays))
 
 
@@ -51,22 +53,11 @@ def test_inlined_bodies_write_the_tokens_of_onnxruntime(tmp_path, note):
     with client_process(CLIENT) as answered:
 
         def run(names, feeds):
-            outputs = answered({"file": str(inlined), "feeds": plain(feeds)})["result"]
+            outputs = answered({"file": str(inlined), "feeds": tensors(feeds)})["result"]
             return [np.array(outputs[name], np.float32) for name in names]
 
         for length in (0, 40):
             assert greedy(run, length) == greedy(kernels.run, length)
-
-
-def plain(arrays):
-    return {
-        name: {"dims": each.shape, "data": each.flatten().tolist(), "dtype": str(each.dtype)}
-        for name, each in arrays.items()
-    }
-
-
-def tiny_model(model_type, task, changes):
-    return tiny.model(model_type, spec_for(tiny.config(model_type), task).call.loader, **changes)
 
 
 def assert_close(part, outputs, expected):

@@ -6,8 +6,8 @@ import shutil
 import client_results
 import pytest
 import tiny
-import torch
 from exporting import exported, reference
+from pytorch_results import new_tokens
 from running import ClientError
 
 from onnxfn.architectures import decoders
@@ -68,9 +68,7 @@ def our_tokens(program, folder, model):
     """The tokens of ORTModel with a folder of onnxfn, and those that PyTorch adds. None ends the text."""
     given = program({**JOB, "function": "tokens", "folder": str(folder)})["result"]
     model.generation_config.eos_token_id = None
-    ids = torch.tensor([IDS])
-    added = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=JOB["count"])
-    return given, added[0, len(IDS) :].tolist()
+    return given, new_tokens(model, IDS, JOB["count"])
 
 
 def own_tokens(program, model_type, folder):

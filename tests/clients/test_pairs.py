@@ -10,7 +10,7 @@ import torch
 from comparing import largest_difference
 from every_head import tiny_model
 from exporting import export_folder
-from pairs import GENERATES, GENERATION, QUIET, pairs, tensor
+from pairs import GENERATES, GENERATION, QUIET, pairs, tensors
 from running import ClientError
 
 import onnxfn
@@ -94,8 +94,7 @@ def compared(pair, model, folder, program):
     """The largest difference between what the client and PyTorch give for a pair."""
     feeds = inputs_of(model, pair.task)
     values = {name: torch.from_numpy(each) for name, each in feeds.items()}
-    tensors = {name: tensor(each) for name, each in feeds.items()}
-    job = {"folder": str(folder), "classes": pair.classes, "feeds": tensors}
+    job = {"folder": str(folder), "classes": pair.classes, "feeds": tensors(feeds)}
     if hasattr(model, "vocoder"):
         expected = model.generate_speech(**values, **ENDLESS, vocoder=model.vocoder)
         given = program({**job, "vocoder": VOCODER, "options": ENDLESS})["result"]["waveform"]

@@ -8,12 +8,8 @@ from running import run_client
 pytestmark = pytest.mark.clients
 
 TEXTS = (
-    "The quick brown fox jumps over the lazy dog.",
-    "  two  spaces,   three, and one at the end ",
-    "naïve café, 東京 and ½",
-    "a<sep>b <sep> c",
-    "line\nbreak\ttab",
-    "",
+    *("The quick brown fox jumps over the lazy dog.", "  two  spaces,   three, and one at the end "),
+    *("naïve café, 東京 and ½", "a<sep>b <sep> c", "line\nbreak\ttab", ""),
 )
 
 CORPUS = [f"{text} number {number} of the lazy {text[::-1]}" for number in range(60) for text in TEXTS if text]
@@ -30,15 +26,9 @@ def write_checkpoint(folder, model_type):
     import sentencepiece
 
     folder.mkdir()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(CORPUS),
-        model_prefix=str(folder / "spiece"),
-        vocab_size=400,
-        hard_vocab_limit=False,
-        user_defined_symbols=["<sep>"],
-        minloglevel=2,
-        **KINDS[model_type],
-    )
+    sizes = {"vocab_size": 400, "hard_vocab_limit": False, "user_defined_symbols": ["<sep>"], "minloglevel": 2}
+    files = {"sentence_iterator": iter(CORPUS), "model_prefix": str(folder / "spiece")}
+    sentencepiece.SentencePieceTrainer.train(**files, **sizes, **KINDS[model_type])
     name = {"llama": "tokenizer.model", "t5": "spiece.model"}[model_type]
     (folder / "spiece.model").rename(folder / name)
     (folder / "config.json").write_text(json.dumps({"model_type": model_type}))

@@ -1,10 +1,9 @@
 """transformers.js in Node.js and in headless Chromium runs its pipelines on folders as written, as PyTorch does."""
 
 import pytest
-import torch
 from cases import FEW, PIPELINES, POOLED, TEXTS, Case
 from exporting import exported, reference
-from pytorch_results import RESULTS
+from pytorch_results import RESULTS, new_tokens
 from running import run_client
 
 pytestmark = pytest.mark.clients
@@ -72,6 +71,4 @@ def test_a_decoder_under_an_alias_writes_the_tokens_of_pytorch(client, exports, 
     given = run_client(client, {**JOB, **CLIENTS[client], "folder": str(folder)})["result"]
     model = reference(exports, "seed_oss", folder).model
     model.generation_config.eos_token_id = None
-    ids = torch.tensor([IDS])
-    written = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=COUNT)
-    assert given == written[0, len(IDS) :].tolist()
+    assert given == new_tokens(model, IDS, COUNT)

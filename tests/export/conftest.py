@@ -1,3 +1,4 @@
+import gc
 import tempfile
 
 import pytest
@@ -11,10 +12,13 @@ def t5():
 
 @pytest.fixture
 def temporary_files(tmp_path, monkeypatch):
+    """The folder of temporary files, in which a test leaves none."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
+    yield folder
+    gc.collect()
+    assert [*folder.iterdir()] == []
 
 
 @pytest.fixture(scope="module")

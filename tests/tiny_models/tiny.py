@@ -18,11 +18,13 @@ QUIET = frozenset({"dac", "pe_audio_encoder"})
 MATCHERS: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "lightglue": {"final_projection.weight": (15, 0), "matchability.bias": (1, 3)},
     "superglue": {"final_proj.weight": (0.5, 0)},
+    "sam": {"shared_image_embedding.positional_embedding": (1 / 16, 0)},
 }
 """The end of the name of weights -> their factor, and what is added.
 
 LightGlue: all keypoints look alike, and none is worth a match: these look further apart, and are worth it. SuperGlue:
-scores are so far apart that PyTorch's own rounding shows in a match as 1e-5: a quarter as far.
+scores are so far apart that PyTorch's own rounding shows in a match as 1e-5: a quarter as far. SAM: angles are so
+large that PyTorch's own rounding shows in their sines as 1e-5: a sixteenth, as in SAM 2.
 """
 
 FAR = ("depth_pro",)

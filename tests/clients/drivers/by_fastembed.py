@@ -8,17 +8,10 @@ from lines import answer_jobs
 
 
 def result(job: dict[str, Any]) -> list[list[float]]:
-    TextEmbedding.add_custom_model(
-        model=job["folder"],
-        pooling=PoolingType.MEAN,
-        normalization=True,
-        sources=ModelSource(hf=job["folder"]),
-        dim=job["size"],
-        model_file=job["file"],
-    )
-    return [
-        each.tolist() for each in TextEmbedding(job["folder"], specific_model_path=job["folder"]).embed(job["texts"])
-    ]
+    folder, pooled = job["folder"], {"pooling": PoolingType.MEAN, "normalization": True, "dim": job["size"]}
+    source = ModelSource(hf=folder)
+    TextEmbedding.add_custom_model(model=folder, sources=source, model_file=job["file"], **pooled)
+    return [each.tolist() for each in TextEmbedding(folder, specific_model_path=folder).embed(job["texts"])]
 
 
 if __name__ == "__main__":

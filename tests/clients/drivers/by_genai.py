@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime_genai as genai
-from lines import answer_jobs
+from lines import answer_jobs, array, arrays
 
 
 def result(job: dict[str, Any]) -> Any:
@@ -64,13 +64,9 @@ def new_texts(model: Any, tokenizer: Any, job: dict[str, Any]) -> list[str]:
     return [tokenizer.decode(tokens) for tokens in added]
 
 
-def array(tensor: dict[str, Any]) -> Any:
-    return np.array(tensor["data"], tensor["type"]).reshape(tensor["dims"])
-
-
 def tokens_with_images(model: Any, job: dict[str, Any]) -> list[list[int]]:
     """The tokens that the model adds to texts with images. The feeds are what a processor gives."""
-    feeds = {name: array(each) for name, each in job["feeds"].items()}
+    feeds = arrays(job["feeds"])
     ids = feeds["input_ids"].astype(np.int32)
     tensors = genai.NamedTensors()
     placeholders = np.array([(ids == job["placeholder"]).sum()], np.int64)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from lines import answer_jobs
+from lines import answer_jobs, arrays
 from onnx.reference import ReferenceEvaluator
 
 
 def result(job: dict[str, Any]) -> dict[str, Any]:
-    """The outputs by their names. Each input is `{"dims", "data", "dtype"}`."""
+    """The outputs by their names."""
     evaluator = ReferenceEvaluator(job["file"])
-    feeds = {name: np.array(each["data"], each["dtype"]).reshape(each["dims"]) for name, each in job["feeds"].items()}
-    return {name: each.tolist() for name, each in zip(evaluator.output_names, evaluator.run(None, feeds), strict=True)}
+    outputs = evaluator.run(None, arrays(job["feeds"]))
+    return {name: each.tolist() for name, each in zip(evaluator.output_names, outputs, strict=True)}
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
 import openvino
-from lines import answer_jobs
+from lines import answer_jobs, arrays
 
 
 @cache
@@ -16,9 +15,9 @@ def compiled(file: str) -> Any:
 
 
 def result(job: dict[str, Any]) -> dict[str, Any]:
-    """The outputs by their names. Each input is `{"dims", "data", "dtype"}`."""
+    """The outputs by their names."""
     model = compiled(job["file"])
-    feeds = {name: np.array(each["data"], each["dtype"]).reshape(each["dims"]) for name, each in job["feeds"].items()}
+    feeds = arrays(job["feeds"])
     outputs = model({name: feeds[name] for each in model.inputs for name in each.names if name in feeds})
     return {name: outputs[each].tolist() for each in model.outputs for name in each.names}
 

@@ -8,6 +8,17 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+
+def arrays(feeds: dict[str, Any]) -> dict[str, Any]:
+    """The tensors of a job: each is `{"type", "dims", "data"}`."""
+    return {name: array(each) for name, each in feeds.items()}
+
+
+def array(tensor: dict[str, Any]) -> Any:
+    return np.array(tensor["data"], tensor["type"]).reshape(tensor["dims"])
+
 
 def answer_jobs(result: Callable[[dict[str, Any]], Any]) -> None:
     """Prints `{"result": ...}` or `{"error": ...}` for each job."""

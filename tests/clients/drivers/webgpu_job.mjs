@@ -29,8 +29,7 @@ function placed(lines) {
   let provider;
   for (const line of lines.filter((each) => each.includes("VerifyEachNodeIsAssignedToAnEp]"))) {
     provider = line.match(/placed on \[(\w+)\]/)?.[1] ?? provider;
-    operators[provider] ??= [];
-    operators[provider].push(...(line.match(/(?<=\]\s+)\w+(?= \()/) ?? []));
+    if (provider) (operators[provider] ??= []).push(...(line.match(/(?<=\]\s+)\w+(?= \()/) ?? []));
   }
   return operators;
 }
