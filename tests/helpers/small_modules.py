@@ -6,8 +6,8 @@ import onnxfn
 
 
 def module(forward, **members):
-    """A module whose class has this forward and its name, and that has these members."""
-    model = type(forward.__name__, (nn.Module,), {"forward": forward})()
+    """A module with these members, whose forward is a function of the module and of its arguments."""
+    model = type("Module", (nn.Module,), {"forward": forward})()
     for name, member in members.items():
         setattr(model, name, member)
     return model

@@ -8,6 +8,7 @@ import onnxruntime
 import pytest
 import tiny
 import torch
+from small_modules import derived_export, module
 from torch import nn
 
 import onnxfn
@@ -16,14 +17,9 @@ from onnxfn import case, compose, gives, patched, sized, takes
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
-class Pooled(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.table = nn.Embedding(300, 8)
-
-    def forward(self, ids, mask):
-        return masked_mean(self.table(ids), mask)
+def pooled():
+    torch.manual_seed(0)
+    return module(lambda self, ids, mask: masked_mean(self.table(ids), mask), table=nn.Embedding(300, 8))
 
 
 def masked_mean(states, mask):
@@ -65,7 +61,7 @@ def test_the_dtype_of_a_sample_is_kept(dtype, tmp_path):
         return x ^ True if x.dtype == torch.bool else x * (200 if dtype == "uint8" else 2)
 
     sample = torch.tensor([[3, 1], [2, 0], [1, 5]]).to(getattr(torch, dtype))
-    exported(onnxfn.derived(double, sample=sample), double, tmp_path)
+    derived_export(double, sample, tmp_path / "model.onnx")
     name = {"float16": "FLOAT16", "float64": "DOUBLE"}.get(dtype, dtype.upper())
     assert ports(tmp_path) == [name, name]
     fed = sample.repeat(2, 1)
@@ -82,7 +78,7 @@ def test_bfloat16_is_kept_and_refused_by_the_check_with_advice(tmp_path):
 
 
 def test_a_graph_that_ignores_a_mask_of_ones_fails_its_check(tmp_path):
-    model = Pooled()
+    model = pooled()
     spec = onnxfn.derived(model, sample=POOLED, axes=TOKENS)
     exported(spec, model, tmp_path)
     faulty = patched(f"{__name__}:masked_mean", by=f"{__name__}:mean_without_mask", why="a fault")
@@ -92,7 +88,7 @@ def test_a_graph_that_ignores_a_mask_of_ones_fails_its_check(tmp_path):
 
 def test_an_axis_that_a_tensor_without_a_pattern_holds_still_is_refused():
     with pytest.raises(onnxfn.InvalidSpec, match="runs with time == 3 alone; mask has no pattern"):
-        onnxfn.derived(Pooled(), sample=POOLED, axes={"ids": TOKENS["ids"]})
+        onnxfn.derived(pooled(), sample=POOLED, axes={"ids": TOKENS["ids"]})
 
 
 def test_an_axis_without_a_size_in_any_case_is_checked_at_other_sizes(tmp_path):
@@ -104,16 +100,15 @@ def test_an_axis_without_a_size_in_any_case_is_checked_at_other_sizes(tmp_path):
         case("one", sized(batch_size=1)),
         case("several", sized(batch_size=3)),
     )
-    module = nn.ReLU()
-    module.forward = lambda x: x.relu()
-    assert exported(spec, module, tmp_path).report.cases == ("one (rows=1, columns=19)", "several (rows=3, columns=21)")
+    result = exported(spec, module(lambda _, x: x.relu()), tmp_path)
+    assert result.report.cases == ("one (rows=1, columns=19)", "several (rows=3, columns=21)")
 
 
 # Ranges
 
 
 def test_integers_go_up_to_what_they_index():
-    spec = onnxfn.derived(Pooled(), sample=POOLED, axes=TOKENS)
+    spec = onnxfn.derived(pooled(), sample=POOLED, axes=TOKENS)
     assert str(generator(spec, "ids")) == "integers(high=300, low=0), found: it indexes 300 elements"
     assert "assumed: 0 and 1, as in a mask" in str(onnxfn.plan(spec, {}))
 
@@ -138,7 +133,7 @@ def test_what_indexes_what_is_found_in_a_run(name):
 
 
 def test_a_range_may_be_given():
-    spec = onnxfn.derived(Pooled(), sample=POOLED, axes=TOKENS, ranges={"ids": (7, 9)})
+    spec = onnxfn.derived(pooled(), sample=POOLED, axes=TOKENS, ranges={"ids": (7, 9)})
     assert str(generator(spec, "ids")) == "integers(high=9, low=7), given"
     assert set(np.unique(onnxfn.dummy_inputs(spec, {}, "np", time=50)["ids"])) == {7, 8}
 
@@ -149,7 +144,7 @@ def test_a_range_may_be_given():
 )
 def test_a_wrong_range_is_refused(ranges, message):
     with pytest.raises(onnxfn.InvalidSpec if "ids" in ranges else onnxfn.UnknownName, match=re.escape(message)):
-        onnxfn.derived(Pooled(), sample=POOLED, ranges=ranges)
+        onnxfn.derived(pooled(), sample=POOLED, ranges=ranges)
 
 
 def test_real_numbers_have_other_scales():
@@ -225,20 +220,19 @@ def test_a_sample_may_be_nested_and_hold_numpy_arrays_numbers_and_none(tmp_path)
 
 
 @pytest.mark.parametrize("sample", [(torch.ones(2, 3), torch.ones(2, 3)), [torch.ones(2, 3), torch.ones(2, 3)]])
-def test_a_sample_may_be_in_the_order_of_the_arguments(sample, tmp_path):
+def test_a_sample_may_be_in_the_order_of_the_arguments(sample):
     def difference(left, right):
         return left - right
 
-    assert list(exported(onnxfn.derived(difference, sample=sample), difference, tmp_path).inputs) == ["left", "right"]
+    assert list(derived_export(difference, sample).inputs) == ["left", "right"]
 
 
-def test_a_module_may_take_any_number_of_arguments(tmp_path):
+def test_a_module_may_take_any_number_of_arguments():
     def joined(first, *others):
         return torch.cat((first, *others), -1)
 
     sample = (torch.ones(2, 3), torch.ones(2, 4), torch.ones(2, 5))
-    result = exported(onnxfn.derived(joined, sample=sample), joined, tmp_path)
-    assert list(result.inputs) == ["first", "others.0", "others.1"]
+    assert list(derived_export(joined, sample).inputs) == ["first", "others.0", "others.1"]
 
 
 @pytest.mark.parametrize(
@@ -283,9 +277,8 @@ def test_a_function_a_program_and_a_wrapped_module_are_exported(name, tmp_path):
 
 
 def test_the_least_size_that_a_module_takes_is_a_limit(tmp_path):
-    pooled = lambda x: nn.functional.avg_pool1d(x, 4, stride=1)  # noqa: E731
-    spec = onnxfn.derived(pooled, sample=torch.randn(2, 3, 9), axes={"x": "batch_size 3 time"})
-    result = exported(spec, pooled, tmp_path)
+    averages = lambda x: nn.functional.avg_pool1d(x, 4, stride=1)  # noqa: E731
+    result = derived_export(averages, torch.randn(2, 3, 9), tmp_path / "model.onnx", "batch_size 3 time")
     assert [str(limit) for limit in result.limits] == ["time >= 4"]
     assert result(x=np.ones((1, 3, 4), np.float32))["output"].shape == (1, 3, 1)
 
@@ -317,12 +310,9 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_spec_has_the_steps_in_which_a_module_takes_sizes(name, tmp_path):
+def test_a_spec_has_the_steps_in_which_a_module_takes_sizes(name):
     build, (sample, axes), limits = STEPS[name]
-    model = build()
-    spec = onnxfn.derived(model, sample=sample, axes=axes)
-    result = exported(spec, model, tmp_path)
-    assert [limit.text for limit in result.limits] == limits
+    assert [limit.text for limit in derived_export(build(), sample, axes=axes).limits] == limits
 
 
 # Specs that are written by hand
@@ -367,15 +357,13 @@ def test_an_error_about_a_spec_names_the_line_to_write(spec, model, message, tmp
 
 def scorer(model_type, loader):
     """A module whose forward returns the probabilities that a model of transformers gives, and a sample."""
-    module = nn.Module()
-    module.inner = tiny.model(model_type, loader)
 
-    def forward(input_ids, attention_mask):
-        return module.inner(input_ids=input_ids, attention_mask=attention_mask).logits.softmax(-1)
+    def forward(self, input_ids, attention_mask):
+        return self.inner(input_ids=input_ids, attention_mask=attention_mask).logits.softmax(-1)
 
-    module.forward = forward
     tokens = torch.tensor([[1, 2, 3, 4], [4, 5, 6, 7]])
-    return module, {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    model = module(forward, inner=tiny.model(model_type, loader))
+    return model, {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
 
 
 TEXTS = {"input_ids": "batch_size sequence_length", "attention_mask": "batch_size sequence_length"}
@@ -385,28 +373,28 @@ TEXTS = {"input_ids": "batch_size sequence_length", "attention_mask": "batch_siz
     ("model_type", "loader"), [("bert", "AutoModelForSequenceClassification"), ("gpt2", "AutoModelForCausalLM")]
 )
 def test_a_module_around_a_model_of_transformers_is_exported(model_type, loader, tmp_path):
-    module, sample = scorer(model_type, loader)
-    spec = onnxfn.derived(module, sample=sample, axes=TEXTS)
+    model, sample = scorer(model_type, loader)
+    spec = onnxfn.derived(model, sample=sample, axes=TEXTS)
     assert generator(spec, "input_ids").reason.startswith("found: ")
-    exported(spec, module, tmp_path)
+    exported(spec, model, tmp_path)
 
 
 def test_an_error_about_a_module_around_a_model_names_the_line_to_write(tmp_path):
-    module, _ = scorer("bert", "AutoModelForSequenceClassification")
+    model, _ = scorer("bert", "AutoModelForSequenceClassification")
     spec = onnxfn.renamed(onnxfn.spec_for("bert", "text-classification"), logits="scores")
     message = (
         "the configuration has no 'vocab_size'; it has: none; Module has no configuration: pass config=model.inner."
     )
     with pytest.raises(onnxfn.MissingValue, match=re.escape(message)):
-        onnxfn.export(spec, module, tmp_path / "out")
+        onnxfn.export(spec, model, tmp_path / "out")
     message = "nothing at 'logits'; there is: tuple; forward returns one tensor: write gives('scores', 'batch_size _', "
     without_segments = onnxfn.without(spec, "token_type_ids")
     with pytest.raises(onnxfn.CaptureFailed, match=re.escape(message)):
-        onnxfn.export(without_segments, module, tmp_path / "out", config=module.inner.config)
+        onnxfn.export(without_segments, model, tmp_path / "out", config=model.inner.config)
 
 
 def test_the_pattern_of_the_only_tensor_may_be_a_text():
     spec = onnxfn.derived(nn.Linear(3, 4), sample=(torch.ones(2, 3),), axes="rows _")
     assert str(spec.inputs[0].axes) == "[rows, 3]"
     with pytest.raises(onnxfn.InvalidSpec, match="tensors ids, mask; write a pattern for each"):
-        onnxfn.derived(Pooled(), sample=POOLED, axes="batch_size time")
+        onnxfn.derived(pooled(), sample=POOLED, axes="batch_size time")
