@@ -4,29 +4,24 @@ import numpy as np
 import pytest
 import torch
 from refusals import refusal
+from small_modules import derived_export, module
 from torch.nn import functional as F  # noqa: N812 - torch's own habit
 
 import onnxfn
 from onnxfn.specs.axes import axis_map, symbols
 
 
-class Mixed(torch.nn.Module):
+def outputs_of_dtypes(self, x, ids):
     """Outputs of several dtypes; `ids_after` has the dtype of `ids`, `best` is int64 always."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(3, 4)
-
-    def forward(self, x, ids):
-        y = self.linear(x)
-        outputs = {"y": y, "best": y.argmax(-1), "positive": y > 0, "wide": y.double()}
-        return {**outputs, "ids_after": ids + 1, "small": (ids % 7).to(torch.uint8)}
+    y = self.linear(x)
+    outputs = {"y": y, "best": y.argmax(-1), "positive": y > 0, "wide": y.double()}
+    return {**outputs, "ids_after": ids + 1, "small": (ids % 7).to(torch.uint8)}
 
 
 @pytest.fixture(scope="module")
 def mixed():
     torch.manual_seed(0)
-    return Mixed().eval()
+    return module(outputs_of_dtypes, linear=torch.nn.Linear(3, 4)).eval()
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +108,7 @@ MODULES = {
 def test_an_axis_of_an_output_is_a_formula_of_the_trace(name, tmp_path):
     function, inputs, expected = MODULES[name]
     sample, axes = ({key: value[at] for key, value in inputs.items()} for at in (0, 1))
-    spec = onnxfn.derived(function, sample=sample, axes=axes)
-    result = onnxfn.export(spec, function, tmp_path / "m.onnx")
-    assert result.report.passed
+    result = derived_export(function, sample, tmp_path / "m.onnx", axes)
     assert result.outputs["output"] == symbols(axis_map(expected))
     if name == "frames of a sound":
         assert result.report.cases[:2] == ("one (batch=1, samples=4003)", "several (batch=3, samples=4080)")
@@ -142,8 +135,7 @@ def indices(boxes, scores):
 @pytest.mark.parametrize("function", [best, indices])
 def test_a_number_of_detections_moves(function, tmp_path):
     sample = {"boxes": torch.rand(20, 2, 2), "scores": torch.rand(20)}
-    spec = onnxfn.derived(function, sample=sample, axes={"boxes": "n 2 2", "scores": "n"})
-    result = onnxfn.export(spec, function, tmp_path / "m.onnx")
+    result = derived_export(function, sample, tmp_path / "m.onnx", {"boxes": "n 2 2", "scores": "n"})
     assert result.outputs == {"kept": {0: "kept_axis_0"}, "best": {0: "kept_axis_0"}}
     decided = {"count != 0": 2, "4 * count <= 4000": 4}  # the lines of the branches in `best`
     places = {text: f"test_derived_outputs.py:{best.__code__.co_firstlineno + line}" for text, line in decided.items()}
@@ -157,6 +149,5 @@ def test_a_number_of_detections_moves(function, tmp_path):
 
 
 def test_the_length_of_a_tensor_is_that_of_its_first_axis():
-    function = lambda x: x.reshape(len(x), -1) * len(x)  # noqa: E731
-    spec = onnxfn.derived(function, sample=torch.rand(2, 3, 4))
-    assert onnxfn.export(spec, function).outputs == {"output": {0: "batch_size"}}
+    result = derived_export(lambda x: x.reshape(len(x), -1) * len(x), torch.rand(2, 3, 4))
+    assert result.outputs == {"output": {0: "batch_size"}}
