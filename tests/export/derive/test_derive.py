@@ -12,6 +12,7 @@ import tiny
 import torch
 from agreement import assert_agreement
 from command_line import succeed
+from small_modules import module
 
 import onnxfn
 from onnxfn import ARCHITECTURES, CaptureFailed, InvalidSpec, UnknownName
@@ -127,17 +128,14 @@ def test_an_error_with_a_derived_spec_states_that_it_was_derived(tmp_path):
 
 def text_model(error, device="cpu"):
     """A model of texts whose `forward` raises `error` when it is called with a cache."""
-    module = torch.nn.Module()
-    module.embedding = torch.nn.Embedding(32, 4, device=device)
-    module.config = SimpleNamespace(model_type="mine", to_dict=lambda: {"vocab_size": 32})
 
-    def forward(input_ids, past_key_values=None, *, use_cache=None, return_dict=None):
+    def forward(self, input_ids, past_key_values=None, *, use_cache=None, return_dict=None):
         if use_cache:
             raise error
-        return {"logits": module.embedding(input_ids)}
+        return {"logits": self.embedding(input_ids)}
 
-    module.forward = forward
-    return module
+    config = SimpleNamespace(model_type="mine", to_dict=lambda: {"vocab_size": 32})
+    return module(forward, embedding=torch.nn.Embedding(32, 4, device=device), config=config)
 
 
 REFUSALS = [ValueError("no use_cache=True"), TypeError("unexpected argument"), NotImplementedError("later")]
@@ -186,19 +184,17 @@ def test_values_that_a_meta_tensor_lacks_do_not_mean_that_a_model_has_no_cache()
 
 def test_any_module_has_a_spec_from_a_sample(tmp_path):
     """Two float inputs with axes of other names, and nested outputs."""
-    module = torch.nn.Module()
-    module.mix = torch.nn.Linear(6, 3)
 
-    def forward(left, right, flags, gain=1.0):
-        mixed = module.mix(left) * gain
+    def forward(self, left, right, flags, gain=1.0):
+        mixed = self.mix(left) * gain
         chosen = right[flags.long().argmax()]
         return {"scores": mixed @ right.transpose(1, 2), "loss": (mixed.sum(-1), {"chosen": chosen})}
 
-    module.forward = forward
+    model = module(forward, mix=torch.nn.Linear(6, 3))
     sample = {"left": torch.randn(2, 5, 6), "right": torch.randn(2, 7, 3), "flags": torch.tensor([True, False])}
-    spec = onnxfn.derived(module, sample=sample, axes={"left": "batch_size rows _", "right": "batch_size columns _"})
+    spec = onnxfn.derived(model, sample=sample, axes={"left": "batch_size rows _", "right": "batch_size columns _"})
     assert onnxfn.inputs(spec, {})["right"] == {0: "batch_size", 1: "columns"}
-    result = onnxfn.export(spec, module, tmp_path / "towers.onnx")
+    result = onnxfn.export(spec, model, tmp_path / "towers.onnx")
     assert result.report.passed
     assert result.outputs == {
         "scores": {0: "batch_size", 1: "rows", 2: "columns"},
