@@ -15,6 +15,7 @@ from own_modules import real
 from small_modules import derived_export, module
 from torch import nn
 from transformers import AutoModelForCausalLM
+from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn import CaptureFailed, CheckFailed, InvalidSpec, OnnxfnError
@@ -287,15 +288,9 @@ class Counter(nn.Module):
         return x * self.count + self.mean
 
 
-BY_HAND = onnxfn.compose(
-    onnxfn.takes("x", "batch_size 4", "numbers", kind="float"),
-    onnxfn.generates("numbers", "uniform"),
-    onnxfn.sized(batch_size=3),
-    onnxfn.gives("y", "batch_size 4", path=(0,)),
-)
 BY = {
-    "derived": lambda model: onnxfn.export(onnxfn.derived(model, sample=real(3, 4)), model),
-    "written by hand": lambda model: onnxfn.export(BY_HAND, model),
+    "derived": lambda model: derived_export(model, real(3, 4)),
+    "written by hand": lambda model: onnxfn.export(vector_spec(4), model),
 }
 """How a module gets its spec."""
 
@@ -316,7 +311,7 @@ def noting(self, x):
 
 
 def test_a_buffer_that_no_output_reads_may_change():
-    assert onnxfn.export(BY_HAND, module(noting, last=nn.Buffer(torch.zeros(4)))).report.passed
+    assert onnxfn.export(vector_spec(4), module(noting, last=nn.Buffer(torch.zeros(4)))).report.passed
 
 
 def quantized():
@@ -397,8 +392,7 @@ class Configured(nn.Linear):
 
 @pytest.mark.parametrize("config", [SimpleNamespace(width=4), States(4, 4), "tiny"])
 def test_a_configuration_of_any_kind_is_no_obstacle(config):
-    model = Configured(config)
-    assert onnxfn.export(onnxfn.derived(model, sample=real(2, 4)), model).report.passed
+    derived_export(Configured(config), real(2, 4))
 
 
 def test_a_spec_reads_the_fields_of_a_plain_configuration():
