@@ -6,8 +6,10 @@ import tiny
 import torch
 from other_threads import in_another_thread
 from refusals import refusal
+from small_modules import module
 from torch.fx.experimental import proxy_tensor, sym_node
 from torch.fx.passes import shape_prop
+from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn.graphs.capture.capture import capture
@@ -132,39 +134,26 @@ def test_an_output_that_the_model_does_not_return_is_an_error_that_lists_those_i
     assert "last_hidden_state, pooler_output" in message
 
 
-def module(forward):
-    model = torch.nn.Module()
-    model.forward = forward
-    return model
-
-
-def numbers(axes="batch_size width"):
-    return onnxfn.compose(
-        onnxfn.takes("x", axes, "numbers", kind="float"),
-        onnxfn.generates("numbers", "uniform"),
-        onnxfn.sized(batch_size=2, width=8),
-        onnxfn.gives("y", axes),
-    )
+NUMBERS = plan(onnxfn.compose(vector_spec("width"), onnxfn.sized(width=8)), {}).parts[0]
 
 
 def test_a_model_that_fixes_a_dynamic_axis_is_an_error_that_names_the_axis():
-    fixed = module(lambda x: {"y": x if x.shape[1] == 8 else x + 1})
-    message = refusal(FixedSizes, capture, fixed, plan(numbers(), {}).parts[0])
+    fixed = module(lambda _, x: {"y": x if x.shape[1] == 8 else x + 1})
+    message = refusal(FixedSizes, capture, fixed, NUMBERS)
     line = fixed.forward.__code__.co_firstlineno
     change = f"use with_shapes(spec, width=8), or change the model at test_capture.py:{line}"
     assert message == f"Module fixes axis 1 of 'x' (width) at 8; {change}"
 
 
 def test_limits_that_the_models_branches_set_come_with_the_graph():
-    branching = module(lambda x: {"y": x if x.shape[1] > 6 else x + 1})
-    graph = capture(branching, plan(numbers(), {}).parts[0])
-    assert [str(limit) for limit in graph.limits] == ["width >= 7"]
-    assert capture(module(lambda x: {"y": x + 1}), plan(numbers(), {}).parts[0]).limits == ()
+    branching = module(lambda _, x: {"y": x if x.shape[1] > 6 else x + 1})
+    assert [str(limit) for limit in capture(branching, NUMBERS).limits] == ["width >= 7"]
+    assert capture(module(lambda _, x: {"y": x + 1}), NUMBERS).limits == ()
 
 
 def test_a_branch_on_data_is_an_error_that_names_the_line():
-    branching = module(lambda x: {"y": x if x.sum() > 0 else -x})
-    message = refusal(CaptureFailed, capture, branching, plan(numbers(), {}).parts[0])
+    branching = module(lambda _, x: {"y": x if x.sum() > 0 else -x})
+    message = refusal(CaptureFailed, capture, branching, NUMBERS)
     assert "at test_capture.py:" in message
     assert "\n" not in message
 

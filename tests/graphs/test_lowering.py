@@ -98,9 +98,8 @@ def masked_fill(x, n):
 
 
 def repeat_interleave_dynamic(x, _):
-    return (
-        x.repeat_interleave(x.shape[0], dim=0)[:: x.shape[0]] + x.repeat_interleave(x.shape[1], dim=1)[:, : x.shape[1]]
-    )
+    rows, columns = x.shape
+    return x.repeat_interleave(rows, dim=0)[::rows] + x.repeat_interleave(columns, dim=1)[:, :columns]
 
 
 def conv_transpose(x, _):

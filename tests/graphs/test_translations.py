@@ -3,14 +3,13 @@
 import onnx
 import pytest
 import torch
+from small_modules import module
 
 import onnxfn
 
 
 def agrees(folder, forward, axes):
     """Whether the graph of a function agrees with it in all cases of the check."""
-    model = torch.nn.Module()
-    model.forward = lambda x: {"y": forward(x)}
     spec = onnxfn.compose(
         onnxfn.takes("x", axes, "numbers", kind="float"),
         onnxfn.generates("numbers", "uniform"),
@@ -19,7 +18,7 @@ def agrees(folder, forward, axes):
         onnxfn.case("long", onnxfn.sized(batch_size=1, length=19)),
         onnxfn.gives("y", " ".join(["batch_size", *["_"] * (len(axes.split()) - 3), "length", "_"])),
     )
-    return onnxfn.export(spec, model, folder / "model.onnx").report.passed
+    return onnxfn.export(spec, module(lambda _, x: {"y": forward(x)}), folder / "model.onnx").report.passed
 
 
 @pytest.mark.parametrize("axes", ["batch_size length 4", "batch_size 2 length 4", "batch_size 2 3 length 4"])
