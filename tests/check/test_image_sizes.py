@@ -10,6 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from sizes import SPECIAL
+from small_modules import module
 from vector_specs import image_spec
 
 import onnxfn
@@ -27,24 +28,19 @@ from onnxfn.specs.plan.planning import plan
 from onnxfn.weights.onnx_files import metadata
 
 
-class Picker(torch.nn.Module):
-    def __init__(self, count):
-        super().__init__()
-        self.convolution = torch.nn.Conv2d(3, 4, 8, 8)
-        self.count = count
-
-    def forward(self, pixel_values):
-        return self.convolution(pixel_values).flatten(2).topk(self.count, dim=-1).values
+def picker(count):
+    return module(
+        lambda self, pixel_values: self.convolution(pixel_values).flatten(2).topk(count, dim=-1).values,
+        convolution=torch.nn.Conv2d(3, 4, 8, 8),
+    )
 
 
-class Grid(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.convolution = torch.nn.Conv2d(3, 4, 8, 8)
-        self.positions = torch.nn.Parameter(torch.randn(1, 4, 8, 8))
-
-    def forward(self, pixel_values):
-        return (self.convolution(pixel_values) + self.positions).flatten(2)
+def grid():
+    return module(
+        lambda self, pixel_values: (self.convolution(pixel_values) + self.positions).flatten(2),
+        convolution=torch.nn.Conv2d(3, 4, 8, 8),
+        positions=torch.nn.Parameter(torch.randn(1, 4, 8, 8)),
+    )
 
 
 def spec(*more):
@@ -81,7 +77,7 @@ def test_the_least_sizes_run_and_those_an_eighth_of_the_trace_smaller_do_not(hei
 
 
 def test_cases_are_moved_to_images_with_as_many_positions_as_the_model_picks():
-    part = runnable(Picker(110), plan(spec(), {}))
+    part = runnable(picker(110), plan(spec(), {}))
     assert image_sizes(part) == [(92, 92), (92, 138), (92, 126)]
     assert [limit.text for limit in part.spec.limits] == ["height >= 92", "width >= 92"]
 
@@ -89,9 +85,9 @@ def test_cases_are_moved_to_images_with_as_many_positions_as_the_model_picks():
 @pytest.mark.parametrize(
     ("model", "edited"),
     [
-        (Picker(3), spec()),
-        (Grid(), with_shapes(spec(), height=64, width=64)),
-        (Grid(), spec(takes("other", "batch_size 1", "normal", kind="float"))),
+        (picker(3), spec()),
+        (grid(), with_shapes(spec(), height=64, width=64)),
+        (grid(), spec(takes("other", "batch_size 1", "normal", kind="float"))),
     ],
     ids=["all cases run", "images of a fixed size", "a fault that is not of the size"],
 )
@@ -102,23 +98,23 @@ def test_a_plan_stays(model, edited):
 
 
 def test_a_case_is_never_moved_to_the_size_of_the_trace():
-    part = runnable(Picker(100), plan(spec(sized(height=73, width=109)), {}))
+    part = runnable(picker(100), plan(spec(sized(height=73, width=109)), {}))
     traced, *others = image_sizes(part)
     assert traced == (73, 109)
     assert traced not in others
 
 
 def test_the_smallest_size_is_in_the_limits_and_in_the_file(tmp_path):
-    exported = onnxfn.export(spec(), Picker(110), tmp_path / "model.onnx")
+    exported = onnxfn.export(spec(), picker(110), tmp_path / "model.onnx")
     assert list(map(str, exported.limits)) == ["height >= 92", "width >= 92"]
     assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height >= 92; width >= 92"
     sizes = [re.findall(r"height=(\d+), width=(\d+)", case) for case in exported.report.cases]
     assert sizes == [[("92", "138")], [("92", "126")]]
-    assert onnxfn.validate(spec(), Picker(110), tmp_path / "model.onnx").cases == exported.report.cases
+    assert onnxfn.validate(spec(), picker(110), tmp_path / "model.onnx").cases == exported.report.cases
 
 
 def test_a_model_for_images_of_one_size_has_that_size_in_the_graph_and_any_batch(tmp_path):
-    model = Grid()
+    model = grid()
     exported = onnxfn.export(spec(), model, tmp_path / "model.onnx")
     assert exported.inputs == {"pixel_values": {0: "batch_size"}}
     assert list(map(str, exported.limits)) == ["height == 64", "width == 64"]
