@@ -7,6 +7,7 @@ import torch
 from graph_equality import first_difference, repeated_and_traced
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_modules import module
 from torch import nn
 from transformers import PretrainedConfig
 from vector_specs import vector_spec
@@ -82,62 +83,55 @@ def test_layers_with_the_same_attention_window_are_repeated(windows):
 # Modules that are equal, but called in different ways: the proof fails, and all layers are traced
 
 
-class Stack(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(LAYERS)])
+def stack(forward):
+    return module(forward, layers=nn.ModuleList([nn.Linear(4, 4) for _ in range(LAYERS)]))
 
 
-class Skipping(Stack):
-    def forward(self, x):
-        states = [x]
-        for layer in self.layers:
-            states.append(torch.tanh(layer(states[-1])))
-        return {"y": states[-1] + states[2]}
+def skipping(self, x):
+    states = [x]
+    for layer in self.layers:
+        states.append(torch.tanh(layer(states[-1])))
+    return {"y": states[-1] + states[2]}
 
 
-class Scaled(Stack):
-    def forward(self, x):
-        for index, layer in enumerate(self.layers):
-            x = torch.tanh(layer(x)) * (1 + 0.01 * index * index)
-        return {"y": x}
+def scaled(self, x):
+    for index, layer in enumerate(self.layers):
+        x = torch.tanh(layer(x)) * (1 + 0.01 * index * index)
+    return {"y": x}
 
 
-class Dipping(Stack):
-    def forward(self, x):
-        for index, layer in enumerate(self.layers):
-            x = torch.tanh(layer(x)) * (2 if index == 6 else 1)
-        return {"y": x}
+def dipping(self, x):
+    for index, layer in enumerate(self.layers):
+        x = torch.tanh(layer(x)) * (2 if index == 6 else 1)
+    return {"y": x}
 
 
-class Widened(Stack):
+def widened(self, x):
     """A stack that adds an axis before its last layer: without that layer, the output lacks the axis."""
-
-    def forward(self, x):
-        for index, layer in enumerate(self.layers):
-            x = torch.tanh(layer(x[:, None] if index == LAYERS - 1 else x))
-        return {"y": x.transpose(1, 2)[..., 0]}
+    for index, layer in enumerate(self.layers):
+        x = torch.tanh(layer(x[:, None] if index == LAYERS - 1 else x))
+    return {"y": x.transpose(1, 2)[..., 0]}
 
 
 SPEC = onnxfn.with_tolerance(vector_spec(4), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("model", [Scaled, Skipping, Widened])
-def test_layers_are_all_traced_if_those_that_are_traced_differ_or_do_not_run_alone(model, tmp_path):
-    result = onnxfn.export(SPEC, model(), tmp_path / "out")
+@pytest.mark.parametrize("forward", [scaled, skipping, widened])
+def test_layers_are_all_traced_if_those_that_are_traced_differ_or_do_not_run_alone(forward, tmp_path):
+    result = onnxfn.export(SPEC, stack(forward), tmp_path / "out")
     assert result.repeats[0].startswith("every layer traced: ")
     assert result.report.passed
 
 
 def test_layers_are_all_traced_if_the_check_of_the_repeated_layers_fails(tmp_path):
-    result = onnxfn.export(SPEC, Dipping(), tmp_path / "out")
+    result = onnxfn.export(SPEC, stack(dipping), tmp_path / "out")
     assert result.repeats == (RETRACED,)
     assert result.report.passed
 
 
 def test_layers_are_all_traced_if_there_is_no_check(tmp_path):
     """The graph proof does not show that a later layer differs."""
-    model = Dipping()
+    model = stack(dipping)
     result = onnxfn.export(SPEC, model, tmp_path / "out", check=False)
     assert onnxfn.validate(SPEC, model, result).passed
 
