@@ -29,9 +29,8 @@ def test_the_mask_is_the_one_of_the_streaming_encoder(streaming, extra_samples):
         mask = (torch.arange(frames * FRAME) < samples[:, None] + extra_samples).long()
         with torch.no_grad():
             expected = encoder(torch.ones(mask.shape), attention_mask=mask)
-        output = moonshine_streaming_encoder_output(
-            streaming, {"last_hidden_state": expected.last_hidden_state, "attention_mask": mask}
-        )
+        tensors = {"last_hidden_state": expected.last_hidden_state, "attention_mask": mask}
+        output = moonshine_streaming_encoder_output(streaming, tensors)
         assert torch.equal(output.attention_mask, expected.attention_mask)
 
 

@@ -27,9 +27,8 @@ def apply(target, by="attention.alibi_bias"):
 
 def test_a_patch_does_not_reach_through_a_module_that_the_package_imports():
     system = os.system
-    assert refusal(onnxfn.InvalidSpec, apply, "torch.serialization:os.system") == (
-        "the target of the patch 'torch.serialization:os.system' lies in os: name it there"
-    )
+    message = refusal(onnxfn.InvalidSpec, apply, "torch.serialization:os.system")
+    assert message == "the target of the patch 'torch.serialization:os.system' lies in os: name it there"
     assert os.system is system
 
 

@@ -105,9 +105,8 @@ def test_a_task_with_past_of_a_model_without_a_cache_is_refused(model_type, task
 
 
 def test_any_spec_can_have_behaviors():
-    own = compose(
-        text_seq2seq, behaves("decoder", cross_cache(heads="own_heads", key="own_size", value="own_size")), ExportSpec()
-    )
+    own_cache = cross_cache(heads="own_heads", key="own_size", value="own_size")
+    own = compose(text_seq2seq, behaves("decoder", own_cache), ExportSpec())
     spec = with_behavior(for_task(own, "text2text-generation"), "decoder", past="outputs")
     config = CONFIG | {"own_heads": 2, "own_size": 5, "decoder_num_layers": 1}
     assert "present.1.encoder.value" in outputs(spec, config)
@@ -115,9 +114,8 @@ def test_any_spec_can_have_behaviors():
 
 
 def test_a_part_with_its_own_name_is_a_behavior():
-    mute = compose(
-        model_part("vocoder", takes("spectrogram", "frames 80", "noise", kind="float")), extra_file("speaks", "vocoder")
-    )
+    vocoder = model_part("vocoder", takes("spectrogram", "frames 80", "noise", kind="float"))
+    mute = compose(vocoder, extra_file("speaks", "vocoder"))
     assert [one.name for one in mute.parts.files] == ["speaks"]
     view = with_behavior(mute, "vocoder")
     assert [one.name for one in view.inputs] == ["spectrogram"]

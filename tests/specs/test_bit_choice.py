@@ -51,12 +51,11 @@ def test_no_weight_has_more_bytes_than_a_limit_of_divergence_needs(table, room):
 
 def test_a_limit_that_cannot_be_reached_says_the_least():
     table = {"a": [Storage(4, 600_000, 0.5), Storage(8, 900_000, 0.25)]}
-    assert "within='0.5 MB' cannot be reached; the least possible is '0.6 MB'" in refusal(
-        InvalidSpec, chosen_storage, table, Within("bytes", 500_000)
-    )
-    assert "within='kl=0.1' cannot be reached; the least possible is 'kl=0.25'" in refusal(
-        InvalidSpec, chosen_storage, table, Within("kl", 0.1)
-    )
+    for limit, words in (
+        (Within("bytes", 500_000), "within='0.5 MB' cannot be reached; the least possible is '0.6 MB'"),
+        (Within("kl", 0.1), "within='kl=0.1' cannot be reached; the least possible is 'kl=0.25'"),
+    ):
+        assert words in refusal(InvalidSpec, chosen_storage, table, limit)
 
 
 @given(limits)

@@ -22,15 +22,13 @@ def test_a_value_with_the_empty_path_is_the_tree():
     ids=["one path twice", "one through another", "one through the root"],
 )
 def test_two_values_at_one_path_are_an_error(paths):
-    assert refusal(InvalidSpec, nested, [(path, 1) for path in paths]) == (
-        "two values have the same path, or the path of one goes through another"
-    )
+    message = "two values have the same path, or the path of one goes through another"
+    assert refusal(InvalidSpec, nested, [(path, 1) for path in paths]) == message
 
 
 def test_positions_with_a_gap_are_an_error():
-    assert refusal(InvalidSpec, nested, [(("past", 0), 1), (("past", 2), 1)]) == (
-        "the positions of a path are [0, 2]; they must be 0, 1, 2, ... without a gap"
-    )
+    message = "the positions of a path are [0, 2]; they must be 0, 1, 2, ... without a gap"
+    assert refusal(InvalidSpec, nested, [(("past", 0), 1), (("past", 2), 1)]) == message
 
 
 def test_a_step_into_an_object_reads_its_attribute():

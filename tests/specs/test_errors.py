@@ -94,9 +94,7 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 @pytest.fixture
 def _newer_transformers(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", sys)
-    monkeypatch.setattr(
-        "importlib.metadata.version", lambda name: "6.1.0" if name == "transformers" else NEWEST_TRIED[name]
-    )
+    monkeypatch.setattr("importlib.metadata.version", {**NEWEST_TRIED, "transformers": "6.1.0"}.__getitem__)
 
 
 def failing():

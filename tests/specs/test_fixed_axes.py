@@ -92,9 +92,8 @@ def test_a_fixed_length_plans_separate_decoders():
 def test_dummies_have_the_fixed_shape():
     spec = onnxfn.with_shapes(BERT, batch_size=1)
     assert onnxfn.dummy_inputs(spec, SIZES, "np", sequence_length=5)["input_ids"].shape == (1, 5)
-    assert refusal(onnxfn.InvalidSpec, onnxfn.dummy_inputs, spec, SIZES, batch_size=2) == (
-        "'batch_size' is fixed at 1 by with_shapes, so no dummy has 2"
-    )
+    message = refusal(onnxfn.InvalidSpec, onnxfn.dummy_inputs, spec, SIZES, batch_size=2)
+    assert message == "'batch_size' is fixed at 1 by with_shapes, so no dummy has 2"
 
 
 # Numbers

@@ -140,9 +140,8 @@ def test_a_dummy_that_is_too_large_is_refused_before_it_is_computed():
     inputs = '[{"record": "InputSpec", "name": "x", "axes": "1000000 1000000", "generator": "x"}]'
     dummies = '{"record": "Dummies", "generators": [{"record": "Generator", "name": "x", "function": "normal"}]}'
     spec = from_json(json.dumps({"record": "ExportSpec", "inputs": json.loads(inputs), "dummies": json.loads(dummies)}))
-    assert refusal(InvalidSpec, dummy_inputs, spec, {}, "np") == (
-        "the dummy of 'x' has the shape [1000000, 1000000]: above 268435456 elements"
-    )
+    message = refusal(InvalidSpec, dummy_inputs, spec, {}, "np")
+    assert message == "the dummy of 'x' has the shape [1000000, 1000000]: above 268435456 elements"
 
 
 def test_an_edit_with_other_arguments_is_refused():

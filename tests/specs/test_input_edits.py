@@ -32,9 +32,8 @@ def test_one_input_has_other_dummies_in_every_case():
 
 
 def test_inputs_are_in_another_order_with_those_of_a_cache():
-    assert list(onnxfn.inputs(ordered(BERT, "token_type_ids", "input_ids"))) == [
-        *("token_type_ids", "input_ids", "attention_mask")
-    ]
+    names = list(onnxfn.inputs(ordered(BERT, "token_type_ids", "input_ids")))
+    assert names == ["token_type_ids", "input_ids", "attention_mask"]
     edited = ordered(onnxfn.spec_for("llama"), "past_key_values.1.key", "attention_mask")
     names = list(onnxfn.inputs(onnxfn.for_task(edited, "text-generation-with-past"), LLAMA))
     assert names[:3] == ["past_key_values.1.key", "attention_mask", "input_ids"]
@@ -76,9 +75,8 @@ def test_an_edit_of_the_mask_holds_in_a_task_that_is_chosen_later(edit, masks):
     assert all(array.shape == (2, 7) for name, array in arrays.items() if "mask" in name)
     planned = onnxfn.plan(spec, LLAMA).parts[0].spec
     constants = [constant for constant in planned.call.constants if constant.axes is not None]
-    assert [str(constant.axes) for constant in constants] == (
-        ["[batch_size, past_sequence_length + sequence_length]"] if "with_constants" in edit.__name__ else []
-    )
+    axes = ["[batch_size, past_sequence_length + sequence_length]"] if "with_constants" in edit.__name__ else []
+    assert [str(constant.axes) for constant in constants] == axes
 
 
 def test_position_ids_are_an_input_of_an_encoder_in_the_task_that_it_has():

@@ -58,9 +58,8 @@ def test_a_modality_without_a_graph_is_named_with_all_that_belongs_to_it():
         "image_sizes is left out: the plan has no images",
         "input_features is left out: the plan has no sounds",
     ]
-    assert str(lines[0]).endswith(
-        "; to try, derive a spec from a sample: derived(model, sample={'pixel_values': tensor, ...})"
-    )
+    advice = "; to try, derive a spec from a sample: derived(model, sample={'pixel_values': tensor, ...})"
+    assert str(lines[0]).endswith(advice)
     planned = Plan(plan(BERT, BERT_CONFIG).parts, lines)
     assert planned.modalities == ("text",)
     assert "modalities\n    text\n  left out\n    pixel_values is left out" in str(planned)

@@ -180,9 +180,8 @@ def test_a_decoder_of_six_dtypes_fits_on_a_screen():
     for record in (planned, result):
         assert len(str(record).splitlines()) <= SCREEN
     columns = result_facts.exported_facts(result).files["model_q4.onnx"]
-    assert [columns[name] for name in ("status", "kl", "agreement", "weights", "cases")] == [
-        *("poor", "0.4", "0.6", "0.99", "0.2")
-    ]
+    expected = {"status": "poor", "kl": "0.4", "agreement": "0.6", "weights": "0.99", "cases": "0.2"}
+    assert {name: columns[name] for name in expected} == expected
     assert "model_q4.onnx · llama · text-generation-with-past · opset 18 · q4\n" in str(planned)
 
 
@@ -196,22 +195,11 @@ def test_the_spec_of_a_decoder_shows_its_cache():
 
 def test_the_heading_of_a_result_has_its_verdict_time_size_and_versions():
     planned = plan(LLAMA, CONFIG)
-    sizes = [
-        GraphSize("model", 1_250_000, 312, [("logits", "float32[batch_size, sequence_length, 99]")], (), 4_100_000)
-    ]
-    result = Exported(
-        *(
-            "out",
-            ["out/model.onnx"],
-            planned,
-            18,
-            [("plan", 0.1), ("check", 2.0)],
-            Report([difference("logits", 1e-7)]),
-        ),
-        graphs=sizes,
-        bytes=5_100_000,
-        versions=[("onnxfn", "0.1.0"), ("torch", "2.13.0")],
-    )
+    logits = ("logits", "float32[batch_size, sequence_length, 99]")
+    seconds, report = [("plan", 0.1), ("check", 2.0)], Report([difference("logits", 1e-7)])
+    sizes = {"graphs": [GraphSize("model", 1_250_000, 312, [logits], (), 4_100_000)], "bytes": 5_100_000}
+    versions = [("onnxfn", "0.1.0"), ("torch", "2.13.0")]
+    result = Exported("out", ["out/model.onnx"], planned, 18, seconds, report, **sizes, versions=versions)
     assert str(result).splitlines()[:2] == [
         "llama · text-generation-with-past · opset 18 · check passed",
         "  2.1 s · 5.10 MB · onnxfn 0.1.0, torch 2.13.0",

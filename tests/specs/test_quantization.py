@@ -83,9 +83,8 @@ def test_a_rule_that_no_kernel_has_is_refused(arguments, error, message):
 
 def test_what_is_no_pattern_and_no_rule_is_refused():
     assert "where of WeightRule is 7, of the type int; it must be str" in refusal(WrongType, WeightRule, 7)
-    assert "quantization of Target has the item 'q4', of the type str; it must be WeightRule" in refusal(
-        WrongType, Target, quantization=["q4"]
-    )
+    message = refusal(WrongType, Target, quantization=["q4"])
+    assert "quantization of Target has the item 'q4', of the type str; it must be WeightRule" in message
     assert "read_by of WeightRule" in refusal(WrongType, WeightRule, read_by=["Matmul"])
 
 

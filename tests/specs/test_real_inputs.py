@@ -130,9 +130,8 @@ def test_a_shape_that_is_not_planned_is_an_error():
 
 
 def test_an_object_that_computes_no_input_is_an_error(tokenizer):
-    assert "BertTokenizer computes nothing, but the inputs of vit are pixel_values" in refusal(
-        InvalidSpec, inputs_of, "vit", "image-classification", tokenizer, {}
-    )
+    message = refusal(InvalidSpec, inputs_of, "vit", "image-classification", tokenizer, {})
+    assert "BertTokenizer computes nothing, but the inputs of vit are pixel_values" in message
     assert "object is no tokenizer" in refusal(InvalidSpec, inputs_of, "bert", "fill-mask", object())
 
 
@@ -157,9 +156,8 @@ def test_real_inputs_are_a_case_of_the_check(model_type, task, case, tokenizer, 
 
 def test_a_preprocessor_of_another_model_is_an_error_before_the_model_is_traced(tokenizer, tmp_path):
     spec = spec_for("vit", "image-classification")
-    message = refusal(
-        InvalidSpec, onnxfn.export, spec, tiny.model("vit", spec.call.loader), tmp_path / "o", preprocessor=tokenizer
-    )
+    model = tiny.model("vit", spec.call.loader)
+    message = refusal(InvalidSpec, onnxfn.export, spec, model, tmp_path / "o", preprocessor=tokenizer)
     assert "the inputs of vit are pixel_values" in message
 
 

@@ -75,9 +75,8 @@ def test_a_record_that_from_json_does_not_read_is_not_written(record):
 
 
 def test_the_indent_changes_the_text_alone():
-    assert to_json(Read("heads", "n_head"), indent=None) == (
-        f'{{"schema": {SCHEMA}, "onnxfn": "{VERSION}", "record": "Read", "name": "heads", "source": "n_head"}}'
-    )
+    text = f'{{"schema": {SCHEMA}, "onnxfn": "{VERSION}", "record": "Read", "name": "heads", "source": "n_head"}}'
+    assert to_json(Read("heads", "n_head"), indent=None) == text
     assert json.loads(to_json(Read("heads", "n_head"), indent=None)) == json.loads(to_json(Read("heads", "n_head")))
 
 

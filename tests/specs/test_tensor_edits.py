@@ -28,9 +28,8 @@ BERT = compose(
 
 
 def test_facts_are_specs_of_one_record():
-    assert takes("x", "batch_size", "ids", kind="float", path=("a", 0), when="b") == ExportSpec(
-        inputs=[InputSpec("x", axis_map("batch_size"), "ids", "float", ("a", 0), "b")]
-    )
+    written = InputSpec("x", axis_map("batch_size"), "ids", "float", ("a", 0), "b")
+    assert takes("x", "batch_size", "ids", kind="float", path=("a", 0), when="b") == ExportSpec(inputs=[written])
     output = OutputSpec("y", axis_map("batch_size _"), ("a",), "b")
     assert gives("y", "batch_size _", path=("a",), when="b") == ExportSpec(outputs=[output])
     constants = [Constant("use_cache", value=False), Constant("mode", "fast")]
@@ -68,9 +67,9 @@ def test_another_opset_is_refused(opset):
 
 def test_a_tolerance_or_a_type_that_is_left_out_stays():
     spec = with_dtypes(with_tolerance(EMPTY, atol=1e-3, rtol=1e-2), int="int32")
-    assert with_dtypes(with_tolerance(spec, atol=0.0), float="float16") == ExportSpec(
-        check=Check(atol=0.0, rtol=1e-2), target=Target(int_dtype="int32", float_dtype="float16")
-    )
+    target = Target(int_dtype="int32", float_dtype="float16")
+    edited_spec = with_dtypes(with_tolerance(spec, atol=0.0), float="float16")
+    assert edited_spec == ExportSpec(check=Check(atol=0.0, rtol=1e-2), target=target)
 
 
 def test_an_axis_is_added_to_the_inputs_that_start_with_the_pattern():
@@ -101,9 +100,8 @@ def test_edits_as_data_are_applied_in_order():
 
 
 def test_an_unknown_edit_is_refused_with_the_closest():
-    assert refusal(UnknownName, edited, BERT, (Edit("with_opsets", {"opset": 18}),)) == (
-        f"no edit 'with_opsets'; known: {', '.join(EDITS)}; did you mean 'with_opset'?"
-    )
+    message = refusal(UnknownName, edited, BERT, (Edit("with_opsets", {"opset": 18}),))
+    assert message == f"no edit 'with_opsets'; known: {', '.join(EDITS)}; did you mean 'with_opset'?"
 
 
 # Other names for the tensors of a cache
@@ -123,9 +121,8 @@ def test_each_layer_of_a_cache_has_the_new_name_and_the_old_place():
     assert past == ["past_key_0", "past_value_0", "past_key_1", "past_value_1"]
     assert list(part.outputs)[1:] == ["present_key_0", "present_value_0", "present_key_1", "present_value_1"]
     assert part.spec.inputs["past_key_1"].forward_path == ("past_key_values", "1", "keys")
-    assert {(each.input, each.output) for each in part.spec.feedback} == {
-        (f"past_{kind}_{layer}", f"present_{kind}_{layer}") for kind in ("key", "value") for layer in range(2)
-    }
+    names = [f"{kind}_{layer}" for kind in ("key", "value") for layer in range(2)]
+    assert {(each.input, each.output) for each in part.spec.feedback} == {(f"past_{n}", f"present_{n}") for n in names}
     assert from_json(to_json(spec)) == spec
 
 

@@ -97,10 +97,8 @@ def test_trust_is_in_a_whole_package_or_module(trust):
 
 
 def test_the_patched_libraries_are_those_of_the_tables():
-    targets = re.findall(
-        r'"record": "Patch", "name": "(\w+)', json.dumps([to_plain(s) for s in onnxfn.ARCHITECTURES.values()])
-    )
-    assert set(targets) <= set(PATCHED_PACKAGES)
+    rows = json.dumps([to_plain(spec) for spec in onnxfn.ARCHITECTURES.values()])
+    assert {*re.findall(r'"record": "Patch", "name": "(\w+)', rows)} <= set(PATCHED_PACKAGES)
 
 
 def test_the_fields_that_name_code_are_fields_of_records():

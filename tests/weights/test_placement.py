@@ -134,9 +134,8 @@ def test_tied_weights_are_stored_once(tmp_path):
     tied = weights({"a": raw, "b": raw.view(400, 300), "c": raw.t(), "d": raw.t(), "e": raw.clone()})
     _, data = write_files(graph(tied), tmp_path, threshold=0)
     assert data.stat().st_size <= 3 * (raw.nbytes + PAGE_BYTES)
-    assert [tensor.raw_data for tensor in onnx.load(tmp_path / "model.onnx").graph.initializer] == [
-        tensor.tobytes() for tensor in tied.values()
-    ]
+    stored = [tensor.raw_data for tensor in onnx.load(tmp_path / "model.onnx").graph.initializer]
+    assert stored == [tensor.tobytes() for tensor in tied.values()]
 
 
 def test_the_threshold_counts_all_weights_and_is_at_most_the_limit_of_protobuf():
