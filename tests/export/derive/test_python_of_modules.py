@@ -6,6 +6,7 @@ from operator import index
 import numpy as np
 import pytest
 import torch
+from small_modules import derived_export, module
 from torch import nn
 
 import onnxfn
@@ -79,20 +80,15 @@ def with_tables(x):
     return x * tables[x.shape[0]][:, None]
 
 
-class Tried(nn.Module):
+def in_try(self, x):
     """Calls a module with an argument that it does not take, and then without."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
-
-    def forward(self, x):
-        try:
-            return self.layers(x, lengths=None)
-        except TypeError:
-            return self.layers(x)
+    try:
+        return self.layers(x, lengths=None)
+    except TypeError:
+        return self.layers(x)
 
 
+LAYERS = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
 MODULES = {
     "int and float": (lambda: halves, (2, 3, 8, 10), "batch 3 rows columns", (1, 3, 23, 14)),
     "numbers": (lambda: by_index, (2, 7, 6), "batch time 6", (3, 40, 6)),
@@ -100,27 +96,21 @@ MODULES = {
     "a multiple of 32 by math": (lambda: padded_to_windows, (3, 40, 50), "3 rows columns", (3, 96, 129)),
     "the smaller of two real numbers": (lambda: resized_to_windows, (3, 40, 50), "3 rows columns", (3, 32, 256)),
     "tables by length, and the length of a tensor": (lambda: with_tables, (4, 6), "batch 6", (7, 6)),
-    "a module in try": (Tried, (4, 6), "batch 6", (7, 6)),
+    "a module in try": (lambda: module(in_try, layers=LAYERS), (4, 6), "batch 6", (7, 6)),
     "one part": (lambda: lambda x: torch.cat([part + 1 for part in x.chunk(1)]), (4, 6), "batch 6", (7, 6)),
 }
-
-
-def derived_result(model, sample, axes, path):
-    tensor = torch.randn(sample)
-    name = next(iter(onnxfn.derived(model, sample=tensor).inputs)).name
-    return name, onnxfn.export(onnxfn.derived(model, sample=tensor, axes={name: axes}), model, path)
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_python_in_a_module_fixes_no_size(name, tmp_path):
     build, sample, axes, far = MODULES[name]
     model = build()
-    argument, result = derived_result(model, sample, axes, tmp_path / "out")
+    result = derived_export(model, torch.randn(sample), tmp_path / "out", axes)
     x = torch.randn(far)
     with torch.no_grad():
         expected = model(x)
     assert result.limits == ()
-    np.testing.assert_allclose(result(**{argument: x})["output"], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result(**dict.fromkeys(result.inputs, x))["output"], expected, rtol=1e-4, atol=1e-5)
     assert int("3") == 3, "the builtin is as it was"
 
 
@@ -128,7 +118,7 @@ def test_the_step_of_a_module_that_rounds_halves_up_is_found(tmp_path):
     """Three convolutions take 57 to 64, 73 to 80 and so on: steps of 13 and 26 fit by chance."""
     halved = [nn.Conv1d(1, 1, 3, stride=2, padding=1) for _ in range(3)]
     model = nn.Sequential(*halved, nn.Unflatten(2, (-1, 2)))
-    _, result = derived_result(model, (2, 1, 64), "batch 1 time", tmp_path / "out")
+    result = derived_export(model, torch.randn(2, 1, 64), tmp_path / "out", "batch 1 time")
     assert "time % 16 == 0" in [limit.text for limit in result.limits]
 
 
@@ -155,7 +145,7 @@ BRANCHES = {
 @pytest.mark.parametrize("name", BRANCHES)
 def test_a_branch_on_numbers_beyond_all_traces_is_a_limit(name, tmp_path):
     model, sample, axes, limits = BRANCHES[name]
-    _, result = derived_result(model, sample, axes, tmp_path / "out")
+    result = derived_export(model, torch.randn(sample), tmp_path / "out", axes)
     assert [limit.text for limit in result.limits] == limits
 
 
@@ -170,7 +160,7 @@ ROUNDED_DOWN = {
 def test_sizes_are_rounded_down_as_python_rounds_them(name, tmp_path):
     """In float64, 64 / 49 * 49 is less than 64; in float32, 64 / 41 * 41 is."""
     model, every_size = ROUNDED_DOWN[name]
-    _, result = derived_result(model, (3, 40, 50), "3 rows columns", tmp_path / "out")
+    result = derived_export(model, torch.randn(3, 40, 50), tmp_path / "out", "3 rows columns")
     for rows in every_size:
         x = torch.randn(3, rows, 50)
         np.testing.assert_allclose(result(x=x)["output"], model(x), rtol=1e-4, atol=1e-4)
