@@ -21,6 +21,17 @@ def temporary_files(tmp_path, monkeypatch):
     assert [*folder.iterdir()] == []
 
 
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal of which nothing is known but its kind."""
+    from command_line import Terminal
+
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return Terminal()
+
+
 @pytest.fixture(scope="module")
 def characters():
     """A tokenizer with a token for each printable character of ASCII."""

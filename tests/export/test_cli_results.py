@@ -14,7 +14,7 @@ import onnx
 import pytest
 import tiny
 from attrs import evolve
-from command_line import Terminal, error_of, invoke, succeed
+from command_line import error_of, invoke, succeed
 from hypothesis import strategies as st
 from rich.console import Console
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -163,15 +163,6 @@ WRITE = (
     onnxfn.Event("copy", "model.safetensors", 1.0, "end", 8_000_000, 8_000_000),
     onnxfn.Event("write", "model", 2.0, "end", 4_000_000, 4_000_000),
 )
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    """A terminal of which nothing is known but its kind."""
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    return Terminal()
 
 
 def without_codes(text):

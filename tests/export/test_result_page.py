@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import tiny
-from command_line import Terminal, error_of, succeed
+from command_line import error_of, succeed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,11 +197,7 @@ def test_keys_and_values_of_one_type_are_a_row():
     assert joined_rows(rows) == [("ids", "int64[n]"), ("past.{0..3}.key, .value", "float[n]"), ("a.b", "int")]
 
 
-def test_a_terminal_shows_verdicts_in_green_and_red(monkeypatch):
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    terminal = Terminal()
+def test_a_terminal_shows_verdicts_in_green_and_red(terminal, monkeypatch):
     monkeypatch.setattr(sys, "stdout", terminal)
     say("bert · check passed\n  model  ok\nt5 · check FAILED")
     assert "\x1b[32mcheck passed\x1b[0m" in terminal.getvalue()
