@@ -35,9 +35,8 @@ def test_windows_are_those_of_the_loops(grid, side):
 
 @given(grids)
 def test_orders_of_patches_are_those_of_the_loops(grid):
-    assert torch.equal(
-        packed_vision.merged_order(grid, 2), modeling_muse_glimmer.get_vision_pixel_shuffle_index(grid, 2)
-    )
+    expected = modeling_muse_glimmer.get_vision_pixel_shuffle_index(grid, 2)
+    assert torch.equal(packed_vision.merged_order(grid, 2), expected)
     assert torch.equal(packed_vision.frame_index(grid), modeling_kimi_k25.get_vision_frame_index(grid))
 
 

@@ -258,9 +258,8 @@ def test_an_encoder_and_a_decoder_of_other_kinds_decode_the_tokens_of_pytorch(
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     folder = tmp_path_factory.mktemp("large")
-    spec, model = tiny.spec_and_model(
-        "t5", "text2text-generation-with-past", hidden_size=256, d_ff=512, vocab_size=4000
-    )
+    sizes = {"hidden_size": 256, "d_ff": 512, "vocab_size": 4000}
+    spec, model = tiny.spec_and_model("t5", "text2text-generation-with-past", **sizes)
     onnxfn.export(spec, model, folder / "out", check=False)
     return model, folder / "out"
 

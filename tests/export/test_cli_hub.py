@@ -104,9 +104,8 @@ def test_the_help_has_ten_options_in_groups_and_the_other_help_all_of_them():
 def test_a_shell_completes_values(words, offered):
     code = "import sys; sys.argv = ['onnxfn']; from onnxfn.__main__ import main; main()"
     shell = {"_ONNXFN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **shell}, check=True
-    )
+    command, environment = [sys.executable, "-c", code], {**os.environ, **shell}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert set(result.stdout.split()) == offered
 
 

@@ -272,9 +272,8 @@ for number in (1, 2):
 print(sorted(content(Path({str(volume)!r}))), [path.name for path in Path({str(tmp_path)!r}).iterdir()])
 """
     command = f"mount -t tmpfs none {volume} && exec {sys.executable} -c '{shlex.quote(program)[1:-1]}'"
-    if subprocess.run(
-        ["unshare", "-rm", "mount", "-t", "tmpfs", "none", volume], check=False, capture_output=True
-    ).returncode:
+    mount = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", volume]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("this system lets no user mount a file system in a namespace")
     finished = subprocess.run(["unshare", "-rm", "sh", "-c", command], capture_output=True, text=True, check=True)
     parent = f"{path}/" if path and not path.endswith(".onnx") else ""
@@ -311,10 +310,8 @@ except OSError as error:
 
 def without_capabilities(path):
     prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []
-    finished = subprocess.run(
-        [*prefix, sys.executable, "-c", PROGRAM, path], capture_output=True, text=True, check=True
-    )
-    return finished.stdout.split()
+    command = [*prefix, sys.executable, "-c", PROGRAM, path]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_a_folder_in_a_parent_that_is_not_writable_works(tmp_path):

@@ -177,9 +177,8 @@ def test_a_type_with_a_row_has_that_row():
 def test_a_type_with_the_classes_of_another_has_the_row_of_that_under_its_own_name():
     spec = spec_for("gpt-sw3", architectures=GPT2)
     assert (spec.name, spec.derived) == ("gpt-sw3", "the row of gpt2, whose classes gpt-sw3 has")
-    assert (spec.inputs, spec.cache, spec.normalizer) == tuple(
-        getattr(GPT2["gpt2"], name) for name in ("inputs", "cache", "normalizer")
-    )
+    row = GPT2["gpt2"]
+    assert (spec.inputs, spec.cache, spec.normalizer) == (row.inputs, row.cache, row.normalizer)
     assert for_task(spec, TASK).outputs == for_task(GPT2["gpt2"], TASK).outputs
 
 
