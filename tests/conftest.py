@@ -22,16 +22,10 @@ FAST = ("specs", "architectures/test_families.py", *(f"house/test_{name}.py" for
 """Folders and files whose tests run without torch: those that `-m fast` chooses."""
 
 NOT_FAST = (
-    "specs/test_extra_outputs.py",
-    "specs/test_fixed_axes.py",
-    "specs/test_hostile_json.py",
-    "specs/test_input_edits.py",
-    "specs/test_planning.py",
-    "specs/test_real_inputs.py",
-    "specs/test_tasks.py",
-    "specs/test_token_embeddings.py",
+    *("extra_outputs", "fixed_axes", "hostile_json", "input_edits"),
+    *("planning", "real_inputs", "tasks", "token_embeddings"),
 )
-"""Files of these folders that need torch, or transformers, which imports torch; or that take several seconds."""
+"""Tests of specs that need torch, or transformers, which imports torch; or that take several seconds."""
 
 # As the command line does: threads of PyTorch that wait for work do not spin. PyTorch reads it when they start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -54,7 +48,8 @@ def seeded():
 
 def is_fast(path):
     name = path.relative_to(TESTS).as_posix()
-    return any(Path(name).is_relative_to(entry) for entry in FAST) and name not in NOT_FAST
+    is_slow = name in {f"specs/test_{each}.py" for each in NOT_FAST}
+    return any(Path(name).is_relative_to(entry) for entry in FAST) and not is_slow
 
 
 def pytest_addoption(parser):

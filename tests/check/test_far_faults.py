@@ -8,6 +8,7 @@ import swept
 import tiny
 import torch
 from graph_edits import after_input, constant, edited_export, initializers, insert, new_constant, set_constant, users
+from small_modules import module
 
 import onnxfn
 from onnxfn.check.cases import references
@@ -90,18 +91,12 @@ SAMPLED = (
 """The faults of the default run."""
 
 
-class Scores(torch.nn.Module):
-    def forward(self, tokens):
-        return self.inner(input_ids=tokens).logits.softmax(-1)
-
-
 def spec_and_model(name):
     """Of a name in MODELS, or of a module around such a model."""
     model_type, sizes = MODELS[name.removeprefix("around ")]
     model = tiny.model(model_type, "AutoModelForCausalLM", **sizes)
     if name not in MODELS:
-        scores = Scores()
-        scores.inner = model
+        scores = module(lambda self, tokens: self.inner(input_ids=tokens).logits.softmax(-1), inner=model)
         return onnxfn.derived(scores, sample=torch.ones(2, 4).long(), axes={"tokens": "batch_size length"}), scores
     return onnxfn.spec_for(model, "text-generation-with-past"), model
 

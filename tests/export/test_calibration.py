@@ -57,9 +57,8 @@ def test_tokens_that_a_model_lacks_are_refused_in_a_calibration_and_not_measured
     model = tiny.model("llama", "AutoModelForCausalLM", vocab_size=90)
     options = {"preprocessor": characters, "dtypes": ["q4c"], "check": False}
     said = refusal(onnxfn.InvalidSpec, onnxfn.export, SPEC, model, tmp_path / "out", **options)
-    assert re.search(
-        r"the tokenizer gives the token 9\d for the calibration text; the model has the tokens 0 to 89", said
-    )
+    words = r"the tokenizer gives the token 9\d for the calibration text; the model has the tokens 0 to 89"
+    assert re.search(words, said)
     planned = onnxfn.plan(onnxfn.with_dtypes(SPEC, float="q4"), model.config)
     reference = text_references(model, characters)(planned.parts[0], planned)
     assert re.fullmatch(r"\d+ random tokens: the tokenizer has the token 9\d, and the model 90 tokens", reference.case)

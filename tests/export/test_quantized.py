@@ -21,9 +21,8 @@ TASK = "text-generation-with-past"
 
 
 def llama(folder, name="gptq", seed=0):
-    model = tiny.model(
-        "llama", "AutoModelForCausalLM", num_hidden_layers=1, intermediate_size=64, num_key_value_heads=4
-    )
+    sizes = {"num_hidden_layers": 1, "intermediate_size": 64, "num_key_value_heads": 4}
+    model = tiny.model("llama", "AutoModelForCausalLM", **sizes)
     return write_checkpoint(model, folder, FORMATS[name], seed=seed)
 
 
@@ -103,9 +102,8 @@ def test_mxfp4_is_what_transformers_makes_of_it(tmp_path):
     from transformers import AutoModelForCausalLM, Mxfp4Config
 
     expected = gpt_oss(tmp_path)
-    theirs = AutoModelForCausalLM.from_pretrained(
-        tmp_path, dtype=torch.bfloat16, quantization_config=Mxfp4Config(dequantize=True)
-    ).state_dict()
+    options = {"dtype": torch.bfloat16, "quantization_config": Mxfp4Config(dequantize=True)}
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, **options).state_dict()
     state = onnxfn.model_for(str(tmp_path), TASK, dequantize=True).state_dict()
     for key, weight in expected.items():
         assert torch.equal(state[key], weight.float()), key

@@ -12,6 +12,7 @@ import torch
 from graph_edits import change_weights, constant, edited_file, new_constant, nodes
 from onnxruntime.quantization import qdq_loss_debug
 from refusals import refusal
+from small_modules import module
 from torch import nn
 
 import onnxfn
@@ -121,9 +122,8 @@ def test_onnx_runtimes_tools_match_every_weight_and_activation(exported, dtype, 
     values = qdq_loss_debug.collect_activations(str(tmp_path / "watched.onnx"), [arrays])
     activations = qdq_loss_debug.create_activation_matching(values)
     assert len(activations) == read["QuantizeLinear"]
-    noise = qdq_loss_debug.compute_activation_error(
-        {name: {**each, "float": each["pre_qdq"]} for name, each in activations.items()}
-    )
+    with_floats = {name: {**each, "float": each["pre_qdq"]} for name, each in activations.items()}
+    noise = qdq_loss_debug.compute_activation_error(with_floats)
     assert min(each["qdq_err"] for each in noise.values()) > 15  # dB
 
 
@@ -222,17 +222,12 @@ def test_norms_that_nothing_else_reads_are_folded(net):
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
 
 
-class ReadTwice(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.convolution, self.norm = nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)
-        self.norm.running_mean += 1
-
-    def forward(self, pixel_values):
-        images = self.convolution(pixel_values)
-        return images + self.norm(images)
+def read_twice(self, pixel_values):
+    images = self.convolution(pixel_values)
+    return images + self.norm(images)
 
 
 def test_a_norm_stays_where_another_layer_reads_the_convolution():
-    model = ReadTwice().eval()
+    model = module(read_twice, convolution=nn.Conv2d(3, 3, 1), norm=nn.BatchNorm2d(3)).eval()
+    model.norm.running_mean += 1
     assert with_folded_norms(model, [lambda each: [each(torch.ones(SHAPE)).detach().numpy()]]) is model

@@ -23,14 +23,14 @@ PLAN = onnxfn.Plan([onnxfn.Part("model", onnxfn.PlannedSpec(name="bert", task="f
 FIGURES = (2e-7, float("inf"), 1e-5, "one (batch_size=2)", True, 1e-7, ("PyTorch in float64",))
 DIFFERENCE = onnxfn.Difference("model", "logits", ((2, 8),), *FIGURES)
 SEVERAL_FILES = onnxfn.WriteOptions(external_data_threshold=0)
+T5 = onnxfn.spec_for("t5", "text2text-generation-with-past")
 
 
 @pytest.fixture(scope="module")
 def exported(t5, tmp_path_factory):
     """A folder with an encoder, a decoder and shared weights in external data."""
     folder = tmp_path_factory.mktemp("exported") / "t5"
-    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    onnxfn.export(spec, t5, folder, write=SEVERAL_FILES)
+    onnxfn.export(T5, t5, folder, write=SEVERAL_FILES)
     return folder
 
 
@@ -65,8 +65,7 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
 def test_files_that_were_written_with_weights_are_not_read_for_their_digests(t5, tmp_path, monkeypatch):
     recorded = Mock(wraps=sha256_of)
     monkeypatch.setattr(sys.modules["onnxfn.export.report.report_file"], "sha256_of", recorded)
-    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    onnxfn.export(spec, t5, tmp_path / "out", write=SEVERAL_FILES, check=False)
+    onnxfn.export(T5, t5, tmp_path / "out", write=SEVERAL_FILES, check=False)
     written = {file.name for file in (tmp_path / "out").iterdir()}
     hashed = {name for name in written if name.endswith((".onnx", ".onnx_data"))}
     assert len(hashed) == 4
@@ -106,8 +105,7 @@ def test_a_report_holds_no_path_of_the_machine(exported):
 
 
 def test_the_same_export_writes_the_same_bytes(exported, t5, tmp_path):
-    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    onnxfn.export(spec, t5, tmp_path / "again", write=SEVERAL_FILES)
+    onnxfn.export(T5, t5, tmp_path / "again", write=SEVERAL_FILES)
     assert content(tmp_path / "again") == content(exported)
 
 
@@ -122,9 +120,8 @@ def test_an_export_without_a_check_says_so(bert, tmp_path):
 @pytest.mark.parametrize("storage", ["link", "none"])
 def test_linked_weights_are_verified_and_weights_that_were_not_written_are_not_missed(storage, bert, tmp_path):
     bert.save_pretrained(tmp_path / "checkpoint")
-    write = onnxfn.WriteOptions(weight_storage=storage)
-    spec = onnxfn.spec_for(bert)
-    onnxfn.export(spec, bert, tmp_path / "out", checkpoint=tmp_path / "checkpoint", check=False, write=write)
+    options = {"checkpoint": tmp_path / "checkpoint", "write": onnxfn.WriteOptions(weight_storage=storage)}
+    onnxfn.export(onnxfn.spec_for(bert), bert, tmp_path / "out", check=False, **options)
     assert onnxfn.verify(tmp_path / "out").faults == ()
     names = json.loads((tmp_path / "out" / report_file.REPORT_FILE).read_text())["files"]
     assert ("model.safetensors" in names) == (storage == "link")

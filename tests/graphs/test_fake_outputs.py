@@ -73,9 +73,8 @@ def layers(model, image, strided):
 
 def resized(*images):
     """Images in other sizes, by each kind of interpolation, to a size and by factors."""
-    modes = [{"mode": word} for word in ("bilinear", "bicubic", "nearest")] + [
-        {"mode": "bilinear", "align_corners": True}
-    ]
+    modes = [{"mode": word} for word in ("bilinear", "bicubic", "nearest")]
+    modes.append({"mode": "bilinear", "align_corners": True})
     sizes = ({"size": (9, 14)}, {"scale_factor": 2}, {"scale_factor": (1.5, 0.5)})
     for image in images:
         height, width = image.shape[2:]

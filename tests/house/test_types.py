@@ -37,9 +37,8 @@ onnxfn.generate("folder", 3)
 def output_of_mypy(tmp_path_factory, *arguments):
     cache = tmp_path_factory.getbasetemp() / "mypy"
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"--cache-dir={cache}", *arguments]
-    process = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "MYPYPATH": str(ROOT)}, check=False
-    )
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
     assert process.stderr == ""
     return process.stdout
 
