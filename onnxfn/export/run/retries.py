@@ -10,12 +10,11 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.check.cases.runnable_sizes import with_limits
 from onnxfn.check.limits import FoundLimits
 from onnxfn.check.variants.overflow import overflowing
 from onnxfn.export.load.calibration import Source
 from onnxfn.export.run.file_checks import Job
-from onnxfn.export.run.runnable_images import keep_ranges, moves_images, with_fixed_images
+from onnxfn.export.run.runnable_images import keep_ranges, limited_part, moves_images, with_fixed_images
 from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
@@ -92,14 +91,11 @@ def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] |
     """Wrong sizes are left out: by conditions of branches, or, if torch cannot solve these, images have one size."""
     if any(fault.limits for fault in failure.faults):
         pairs = zip(failure.plan.parts, failure.faults, strict=True)
-        parts = [evolve(part, spec=with_limits(part.spec, fault.limits)) for part, fault in pairs]
+        parts = [limited_part(part, fault.limits) for part, fault in pairs]
     else:
         parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
-    if (
-        not keep_ranges(job.plan.parts, parts)
-        or parts == [*job.plan.parts]
-        or not isinstance(failure.error, OnnxfnError)
-    ):
+    is_other = keep_ranges(job.plan.parts, parts) and parts != [*job.plan.parts]
+    if not is_other or not isinstance(failure.error, OnnxfnError):
         return None
     return evolve(job, plan=evolve(job.plan, parts=parts)), with_all_layers(output)
 

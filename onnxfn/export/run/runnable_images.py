@@ -14,7 +14,7 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
 from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges
-from onnxfn.specs.conditions import Condition, range_conditions, range_of
+from onnxfn.specs.conditions import Condition, is_true, range_of, symbols_of
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, is_far, resized, with_dummies
 from onnxfn.specs.plan.size_cases import Sizes, within
@@ -71,10 +71,29 @@ def _runs(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> bool:
     return True
 
 
+def limited_part(part: Part, limits: Sequence[Condition]) -> Part:
+    """The part with limits; an axis in a limit that leaves out the sample has the size of the sample alone."""
+    refused = [limit for limit in limits if not is_true(limit.text, _sample_sizes(part.spec))]
+    names = dict.fromkeys(name for limit in refused for name in symbols_of(limit.text))
+    own = [limit for limit in limits if limit not in refused]
+    return _with_fixed(evolve(part, spec=with_limits(part.spec, own)), names)
+
+
 def with_fixed_images(part: Part) -> Part:
-    """The part for images of the traced size alone: height and width are numbers in the graph, and limits of it."""
-    limits = (range_conditions(name, size, size)[0] for name, size in image_sizes(part.spec).items())
-    return evolve(part, spec=with_limits(part.spec, tuple(limits)))
+    """The part for images of the size of the sample alone."""
+    return _with_fixed(part, image_sizes(part.spec))
+
+
+def _with_fixed(part: Part, names: Iterable[str]) -> Part:
+    """The part where these axes have the size of the sample alone: it is a number in the graph, and a limit of it."""
+    sizes = {name: _sample_sizes(part.spec)[name] for name in names}
+    limits = [Condition(f"{name} == {size}") for name, size in sizes.items()]
+    return evolve(part, spec=with_limits(resized(part.spec, sizes), limits))
+
+
+def _sample_sizes(spec: PlannedSpec) -> Sizes:
+    """The sizes of the sample that a spec is derived from; of another spec those of its trace."""
+    return known_sizes(next((in_case(spec, each) for each in cases(spec) if each.name == "sample"), spec), {})
 
 
 def moves_images(part: Part) -> bool:

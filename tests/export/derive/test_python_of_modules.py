@@ -50,6 +50,11 @@ def scaled_when_large(x):
     return x * (2 if index(x.shape[2]) * index(x.shape[1]) > 20_000 else 3)
 
 
+def first_digit(x):
+    """A number that no formula gives."""
+    return x * int(str(index(x.shape[2]))[0])
+
+
 def padded_to_windows(x):
     """Images on a canvas whose sides are multiples of 32, as detectors of torchvision have them."""
     rows, columns = (int(math.ceil(float(size) / 32.0) * 32.0) for size in x.shape[-2:])
@@ -138,6 +143,7 @@ BRANCHES = {
     ),
     "a size": (other_when_long, (2, 6, 3), "batch time 3", ["time <= 5000"]),
     "the end of a table": (from_the_middle, (2, 6, 4), "batch rows columns", ["rows <= 399", "columns <= 133"]),
+    "a size as text": (first_digit, (2, 6, 8), "batch height width", ["height == 6", "width == 8"]),
     "a product": (scaled_when_large, (2, 16, 16), "batch_size rows columns", ["rows <= 140", "columns <= 141"]),
 }
 
@@ -147,6 +153,7 @@ def test_a_branch_on_numbers_beyond_all_traces_is_a_limit(name, tmp_path):
     model, sample, axes, limits = BRANCHES[name]
     result = derived_export(model, torch.randn(sample), tmp_path / "out", axes)
     assert [limit.text for limit in result.limits] == limits
+    assert result(x=torch.randn(sample))["output"].size
 
 
 ROUNDED_DOWN = {
