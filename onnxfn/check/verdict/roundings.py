@@ -6,8 +6,7 @@ largest of several errors counts (Monte Carlo arithmetic: Parker, 1997).
 
 ONNX Runtime adds the elements of a mean one after the other, PyTorch by halves. The error of a sum of n numbers that
 are added one after the other grows as the root of n (Higham, Accuracy and Stability of Numerical Algorithms, section
-4.6, for random signs); by halves, as that of the logarithm. The means of a group norm are over millions of elements in
-a decoder of pictures.
+4.6, for random signs); by halves, as that of the logarithm. A mean may be of millions: in group norms of large images.
 """
 
 from __future__ import annotations
