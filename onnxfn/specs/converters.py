@@ -107,9 +107,9 @@ def _child(tree: Any, step: str | int, path: Path) -> Any:
         return tree[step]
     elif isinstance(step, str) and hasattr(tree, step):
         return getattr(tree, step)
-    known = [str(key) for key in tree] if isinstance(tree, Mapping) else [type(tree).__name__]
-    dotted = ".".join(map(str, path))
-    raise UnknownName(f"nothing at {dotted!r}; there is: {listed(known)}{closest(str(step), known)}")
+    known, dotted = [str(key) for key in tree] if isinstance(tree, Mapping) else [], ".".join(map(str, path))
+    where = f"; there is: {listed(known)}" if known else f" of an object of the type {type(tree).__name__}"
+    raise UnknownName(f"nothing at {dotted!r}{where}{closest(str(step), known)}")
 
 
 def at_path(path: str) -> Any:

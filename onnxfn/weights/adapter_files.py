@@ -30,7 +30,7 @@ def write_adapter(
         path: The file, `<name>.onnx_adapter` by convention.
         float: The dtype of the graph.
         graph: The ONNX file of the adapter, if the adapted layers are in several files. Only the inputs of this file
-            are written.
+            are written: the other layers need a file of their own.
 
     Returns:
         The path of the file.

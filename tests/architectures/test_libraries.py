@@ -166,7 +166,7 @@ def test_each_component_of_a_pipeline_has_a_folder(tmp_path):
 
 def test_a_pipeline_is_not_written_to_a_file(tmp_path):
     message = refusal(onnxfn.InvalidSpec, onnxfn.export_pipeline, pipeline(), tmp_path / "out.onnx")
-    assert message == "a pipeline has several files; name a folder, not out.onnx"
+    assert message == "a pipeline has several files; name a folder, not one file"
     assert list(tmp_path.iterdir()) == []
 
 

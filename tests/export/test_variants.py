@@ -181,7 +181,7 @@ def test_a_single_file_takes_a_single_dtype(tmp_path):
     exported = onnxfn.export(spec, model, tmp_path / "half.onnx", dtypes=("float16",), check=False)
     assert [part.name for part in exported.plan] == ["half"]
     message = refusal(onnxfn.InvalidSpec, onnxfn.export, spec, model, tmp_path / "both.onnx", dtypes=FLOATS)
-    assert message == "the export has 2 files, model.onnx, model_fp16.onnx; name a folder, not both.onnx"
+    assert message == "the export has 2 files, model.onnx, model_fp16.onnx; name a folder, not one file"
 
 
 @pytest.mark.parametrize(

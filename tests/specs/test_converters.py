@@ -44,9 +44,9 @@ def test_a_negative_position_counts_from_the_end():
     [
         (("keys",), {"input_ids": 1}, "'keys'; there is: input_ids"),  # no method of the mapping
         (("past_key_value", 0), CACHE, "'past_key_value'; there is: input_ids, past_key_values; did you mean 'past_"),
-        (("past_key_values", 2, 0), CACHE, "'past_key_values.2'; there is: tuple"),
-        (("past_key_values", -3, 0), CACHE, "'past_key_values.-3'; there is: tuple"),
-        (("logits",), 7, "'logits'; there is: int"),
+        (("past_key_values", 2, 0), CACHE, "'past_key_values.2' of an object of the type tuple"),
+        (("past_key_values", -3, 0), CACHE, "'past_key_values.-3' of an object of the type tuple"),
+        (("logits",), 7, "'logits' of an object of the type int"),
     ],
 )
 def test_a_missing_value_is_an_error_with_the_path_to_it_and_what_there_is(path, tree, message):

@@ -42,7 +42,7 @@ class TensorPair:
     """A tensor of PyTorch and the value of the graph that stands for it.
 
     Attributes:
-        module: The path of the module that computes the tensor; empty for the model itself.
+        module: The path of the module whose code returns the tensor, or passes it to another; empty for the model.
         value: The name of the value; None if the graph has none, because a fusion removed it.
         max_abs: The largest absolute difference; infinite without a value.
 
@@ -200,7 +200,7 @@ class Divergence:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
         lines = (
             f"{self.file}: the first wrong tensor is of {self.first}",
-            f"  right before it: {self.before}" if self.before else "",
+            f"  right before it: a tensor of {self.before}" if self.before else "",
             f"  wrong after it: {self.after}" if self.after else "",
             f"  first case that fails: {self.case}" + (f", {sizes}" if sizes else ""),
             f"  absolute tolerance: {self.tolerance:.1e}",

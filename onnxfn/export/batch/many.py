@@ -81,7 +81,7 @@ def export_many(
         The result of each job, in the order of the jobs.
 
     Raises:
-        InvalidSpec: Two jobs have the same path, or `workers` or `retries` is too small.
+        InvalidSpec: Two different jobs have one path, or `workers` or `retries` is too small.
 
     >>> export_many([]).jobs
     ()
@@ -137,7 +137,7 @@ def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | N
         it needs at most; 0 if that is not known.
 
     Raises:
-        InvalidSpec: Two jobs have the same path.
+        InvalidSpec: Two different jobs have one path.
 
     >>> batch_preview([]).jobs
     ()

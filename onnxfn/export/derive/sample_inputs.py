@@ -67,10 +67,11 @@ LIKE = "like {}"
 def _sample_input(sample: SampleTensor, pattern: str | None, float_dtype: str) -> ExportSpec:
     name, shape = sample.name, (int(sample.tensor),) if sample.is_size else tuple(sample.tensor.shape)
     words = ("batch_size", *"_" * (len(shape) - 1))[: len(shape)] if pattern is None else pattern.split()
-    if len(words) != len(shape):
+    fits = (not word.isdigit() or int(word) == size for word, size in zip(words, shape, strict=False))
+    if len(words) != len(shape) or not all(fits):
         raise InvalidSpec(
-            f"{name!r} has {len(shape)} axes {list(shape)}, and its pattern {pattern!r} has {len(words)}; "
-            "write one word for each axis"
+            f"{name!r} has {len(shape)} axes {list(shape)}, and its pattern is {pattern!r}; write one word for each "
+            "axis, and numbers as they are"
         )
     axes = axis_map(" ".join(str(size) if word == "_" else word for word, size in zip(words, shape, strict=True)))
     path = () if sample.path == (name,) else sample.path

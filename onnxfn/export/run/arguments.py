@@ -19,7 +19,7 @@ from onnxfn.models.casting import adapted_copy
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, closest, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, unknown
 from onnxfn.specs.results.measurements import Floors
 from onnxfn.specs.stored.reports import Report, StageTimer
 from onnxfn.weights.adapter_files import adapter_arrays, write_arrays
@@ -52,8 +52,8 @@ def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder
     for name in arrays:
         if name not in known:
             raise InvalidSpec(
-                f"the adapter {adapter} changes {name.removesuffix(SUFFIXES[0])}, for which the graph has no inputs"
-                f"{closest(name, known)}; name its layer in with_adapter_inputs"
+                f"the adapter {adapter} changes {name.removesuffix(SUFFIXES[0])}, for which the graph has no inputs; "
+                "name its layer in with_adapter_inputs"
             )
     by_part = {
         part.name: own for part, graph in zip(plan.parts, graphs, strict=True) if (own := _own_arrays(graph, arrays))

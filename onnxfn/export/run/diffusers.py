@@ -98,7 +98,7 @@ def export_pipeline(
     """
     destination = Destination(Path(path))
     if destination.is_file:
-        raise InvalidSpec(f"a pipeline has several files; name a folder, not {destination.path.name}")
+        raise InvalidSpec("a pipeline has several files; name a folder, not one file")
     check_destination(destination.path, overwrite=overwrite)
     runs = needed_runs(pipeline, *([run] if callable(run) else run))
     parts = pipeline_parts(pipeline, *runs)

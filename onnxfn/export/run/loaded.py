@@ -229,7 +229,7 @@ def _names(loaded: Loaded, destination: Destination) -> dict[Path, str]:
         (graph, *others) = loaded.graphs.values()
         if others or external_data_names(graph):
             names = listed(file.name for file in files)
-            raise InvalidSpec(f"the export has the files {names}; name a folder, not {destination.path.name}")
+            raise InvalidSpec(f"the export has the files {names}; name a folder, not one file")
         return {graph: destination.path.name}
     base = Path(loaded.path)
     base = base.parent if base.suffix == ".onnx" else base

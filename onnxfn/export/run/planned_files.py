@@ -70,8 +70,7 @@ def plan_for_destination(
         return planned
     if len(planned.parts) != 1:
         raise InvalidSpec(
-            f"the export has {len(planned.parts)} files, {', '.join(planned.files)}; "
-            f"name a folder, not {destination.path.name}"
+            f"the export has {len(planned.parts)} files, {', '.join(planned.files)}; name a folder, not one file"
         )
     return evolve(planned, parts=(evolve(planned.parts[0], name=destination.path.stem),))
 

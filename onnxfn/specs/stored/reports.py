@@ -29,7 +29,7 @@ EventStatus = Literal["start", "progress", "end", "failure"]
 class Event:
     """The current step of an export. `export` calls `on_event` with it, in its own thread.
 
-    An event comes when a stage starts, about four times a second while it runs, and when it ends or fails. After a
+    An event comes when a stage starts, up to four times a second while it runs, and when it ends or fails. After a
     failure the export may go on in another way, which has an event of its own: `all layers`, then `one image size`.
 
     Attributes:
@@ -39,8 +39,8 @@ class Event:
             of a part of the pipeline stands before it: `unet/model`.
         seconds: How long the stage has run.
         status: `start`, `progress`, `end` or `failure`.
-        completed: How much of it is ready: bytes of `write`, `copy`, `complete`, cases of `check`, in part too; else 0.
-        total: The bytes or cases of the whole stage; 0 where they are not known.
+        completed: How much is ready: bytes of `write`, `copy`, `complete`, cases of `check`, weights of `load`; else 0.
+        total: The bytes, cases or weights of the whole stage; 0 where they are not known.
     """
 
     stage: str
@@ -142,7 +142,7 @@ class Report:
         differences: The figures of each output.
         cases: The cases that were run, each with its sizes.
         findings: Faults of a file besides the values of its outputs, one line each: inputs and outputs that differ from
-            the plan, or weights that differ from the model.
+            the plan, or weights that are not the model's; a transposed one shows in the outputs.
         measurements: The accuracy of quantized and 16-bit files against the float model. The differences of a quantized
             file are those from PyTorch with the weights of the file.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.

@@ -215,7 +215,8 @@ def test_a_sample_without_a_pattern_has_a_dynamic_first_axis(tmp_path):
     [
         ({"inptu": 2}, {}, UnknownName, "no argument 'inptu' for the forward of Linear; known: input; did you mean"),
         ({"input": 2}, {"inptu": "_"}, UnknownName, "no tensor 'inptu' for the sample; known: input"),
-        ({"input": 2}, {"input": "batch_size"}, InvalidSpec, "has 2 axes [2, 4], and its pattern 'batch_size' has 1"),
+        ({"input": 2}, {"input": "batch_size"}, InvalidSpec, "has 2 axes [2, 4], and its pattern is 'batch_size'"),
+        ({"input": 2}, {"input": "batch_size 5"}, InvalidSpec, "has 2 axes [2, 4], and its pattern is 'batch_size 5'"),
     ],
 )
 def test_a_sample_that_does_not_fit_raises_an_error(sample, axes, error, message):

@@ -387,7 +387,7 @@ def test_an_error_about_a_module_around_a_model_names_the_line_to_write(tmp_path
     )
     with pytest.raises(onnxfn.MissingValue, match=re.escape(message)):
         onnxfn.export(spec, model, tmp_path / "out")
-    message = "nothing at 'logits'; there is: tuple; forward returns one tensor: write gives('scores', 'batch_size _', "
+    message = "nothing at 'logits' of an object of the type tuple; forward returns one tensor: write gives('scores', "
     without_segments = onnxfn.without(spec, "token_type_ids")
     with pytest.raises(onnxfn.CaptureFailed, match=re.escape(message)):
         onnxfn.export(without_segments, model, tmp_path / "out", config=model.inner.config)
