@@ -82,9 +82,9 @@ def unmeasured_nodes(model: Any) -> list[str]:
 def overflow_text(model: Any, sizes: Reach) -> str:
     """The words for the values of a graph that overflow: the first, the largest, and how many they are."""
     words = {value.name: module_path(node) or node.op_type for node in model.graph for value in node.outputs}
-    names = dict.fromkeys((next(iter(sizes)), max(sizes, key=sizes.__getitem__)))
-    texts = [f"{words[name]} reaches {sizes[name]:.2g}" for name in names]
-    more = f" ({len(sizes)} values in all)" if len(sizes) > len(names) else ""
+    names = next(iter(sizes)), max(sizes, key=sizes.__getitem__)
+    texts = dict.fromkeys(f"{words[name]} reaches {sizes[name]:.2g}" for name in names)
+    more = f" ({len(sizes)} values in all)" if len(sizes) > len(texts) else ""
     return f"{', '.join(texts)}{more}: float16 ends at {LARGEST:.0f}"
 
 

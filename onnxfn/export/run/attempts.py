@@ -78,9 +78,9 @@ def build_variants(job: Job, output: Output) -> Built:
     """Builds the graphs of each variant of a plan, writes and checks them, one variant after the other."""
     if job.check == "none":
         output = evolve(output, build=evolve(output.build, find_repeats=trace_all_layers))
-    built = []
-    for dtype, plan in plans_by_dtype(job.plan).items():
-        with _dtype_in_errors(dtype):
+    built, plans = [], plans_by_dtype(job.plan)
+    for dtype, plan in plans.items():
+        with _dtype_in_errors(dtype if len(plans) > 1 else None):
             own = job_of_variant(job, _with_bits(job, output, plan))
             of_model = output if own.model is job.model else evolve(output, unbound_graph=captured_once())
             built.append(build_until_checked(own, of_model))

@@ -171,7 +171,7 @@ class ChosenBits:
 
 @record
 class LeftOut:
-    """An argument of the model that a processor gives and that no graph of a plan takes.
+    """An argument of the model that a processor may give and that no graph of a plan takes.
 
     Attributes:
         name: The argument of `forward`.
@@ -194,7 +194,7 @@ class Plan:
     Attributes:
         parts: The ONNX files, in the order in which they are written. `plan["encoder_model"]` is the part of that name,
             `plan[0]` the first one.
-        left_out: What the model could take, a processor gives, and no part takes. Known when the plan was made for a
+        left_out: What the model could take, a processor may give, and no part takes. Known when the plan was made for a
             model, as `export` does; a plan that was made from a configuration alone has none.
         weight_bytes: The size of the weights of each part: in a dry run those of the model, else those of its graph.
         chosen: What is predicted of bits that were chosen within a limit. Known after an export.

@@ -6,6 +6,7 @@ folder.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import PurePath
@@ -210,7 +211,7 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
 
 def case_names(report: Any) -> Rows:
     """The names of the cases of a report without their sizes, in a row."""
-    names = dict.fromkeys(case.partition(" (")[0] for case in report.cases) if report is not None else ()
+    names = dict.fromkeys(re.sub(r" \(.*\)", "", case) for case in report.cases) if report is not None else ()
     return [(", ".join(names),)] if names else []
 
 
