@@ -1,17 +1,21 @@
-"""Linear attention and causal convolutions as one operator each, in place of what `recurrent` computes them by.
+"""Linear attention, causal convolutions and experts as one operator each, in place of what traces compute them by.
 
 The operators are those of `com.microsoft`: ONNX Runtime 1.32 has kernels for them, and none for the standard ones of
-opset 27, whose definitions in small operators it runs. The graph gets the standard ones as their definitions.
+opset 27, whose definitions in small operators it runs. The graph gets the standard ones as their definitions. Experts
+have no standard operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils._python_dispatch import _disable_current_modes
 
 from onnxfn.architectures.patches import recurrent
 from onnxfn.architectures.patches.recurrent import causal_convolution as plain_convolution
@@ -82,6 +86,44 @@ def _linear_attention(
     rule = "gated" if beta is None else "gated_delta"
     outputs, final_state = _operator("LinearAttention", inputs, shapes, update_rule=rule, **heads)
     return final_state, outputs.unflatten(2, value.shape[2:])
+
+
+def experts_forward(self: Any, experts_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
+    """For ExpertsInterface.get_interface: the forward of experts as one operator, where that computes their gate."""
+    others: Callable[..., Any] = self["batched_mm"]
+
+    def outputs(experts: Any, states: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        gate = _swiglu(experts) if experts.has_gate and states.dtype == torch.float32 else {}
+        if not gate or experts.has_post_expert_norm or experts._is_expert_parallel:
+            return others(experts, states, chosen, weights)
+        matrices = [experts.gate_up_proj, experts.down_proj]
+        first, last = (each.transpose(1, 2) for each in matrices) if experts.is_transposed else matrices
+        biases = (experts.gate_up_proj_bias, experts.down_proj_bias) if experts.has_bias else (None, None)
+        # The operator takes the softmax of scores: these give the weights, but for their sum.
+        scores = torch.zeros(len(states), len(first)).scatter(1, chosen, weights.float()).log()
+        layout = {"swiglu_fusion": 2 if experts.is_concatenated else 1, "normalize_routing_weights": 1}
+        attributes = {"k": chosen.shape[1], "activation_type": "swiglu", **layout, **gate}
+        inputs = (states, scores, first, biases[0], last, biases[1])
+        (result,) = _operator("MoE", inputs if experts.has_bias else inputs[:5], (states.shape,), **attributes)
+        return result * weights.sum(1, keepdim=True)
+
+    return outputs
+
+
+def _swiglu(experts: Any) -> dict[str, float]:
+    """The attributes of SwiGLU, `gate * sigmoid(alpha * gate) * (up + beta)`, with which it is the gate of experts."""
+    numbers = [float(each) for each in vars(experts).values() if isinstance(each, (int, float))]
+    with _disable_current_modes():
+        ends = torch.tensor([1e2, 1e3, 1e5])
+        gate, up = torch.cartesian_prod(*[torch.cat([torch.linspace(-12, 12, 49), ends, -ends])] * 2).mT
+        pairs = torch.cat([gate, up]) if experts.is_concatenated else torch.stack([gate, up], -1).flatten()
+        expected = experts._apply_gate(pairs[None])[0]
+        for alpha, beta, limit in product([1.0, *numbers], [0.0, 1.0], [inf, *numbers]):
+            below, above = gate.clamp(max=limit), up.clamp(-limit, limit)
+            if torch.allclose(below * torch.sigmoid(alpha * below) * (above + beta), expected, 1e-5, 1e-5):
+                limits = {} if limit == inf else {"swiglu_limit": limit}
+                return {"activation_alpha": alpha, "activation_beta": beta, **limits}
+    return {}
 
 
 def _operator(name: str, inputs: Sequence[Tensor | None], shapes: Sequence[Any], **attributes: Any) -> Sequence[Tensor]:

@@ -9,7 +9,7 @@ the neighbours that onnxfn writes, or they are findings; the kernels of the file
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,6 +31,9 @@ FROM_CODES = "DequantizeLinear"
 OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
 """The operator on weights in blocks; its inputs are activations, codes, scales, and zero points if there are any."""
 
+EXPERTS = "QMoE"
+"""The operator on experts in blocks, whose body computes with floats."""
+
 HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
 """The float dtypes of 16 bits, and the numbers that ONNX has for them."""
 
@@ -49,9 +52,10 @@ def float_form(
     from onnx import TensorProto
 
     is_half = dtype in HALVES
-    if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES}.isdisjoint(node.op_type for node in graph_nodes(file)):
+    if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES, EXPERTS}.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
     model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
+    _call_bodies(model, lambda name: name == EXPERTS)
     for codes, shape in in_memory.items():
         tensor = model.graph.initializer.add(name=name_in_memory(codes), dims=shape, data_type=TensorProto.FLOAT)
         tensor.data_location = TensorProto.EXTERNAL
@@ -70,14 +74,20 @@ def float_form(
 def body_form(file: Path, dtype: str | None = None) -> bytes:
     """A file whose bodies of operators are called by a domain without kernels; floats of 16 bits, `dtype`, are wide."""
     model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
-    bodies = {(each.name, each.overload) for each in model.functions}
-    nodes = [node for graph in with_inner_graphs(model.graph) for node in graph.node if node.domain == DOMAIN]
-    for each in (*model.functions, *(node for node in nodes if (node.op_type, node.overload) in bodies)):
-        each.domain = OWN_DOMAIN
-    model.opset_import.add(domain=OWN_DOMAIN, version=1)
+    _call_bodies(model)
     if dtype in HALVES:
         _widen(model.graph)
     return bytes(model.SerializeToString())
+
+
+def _call_bodies(model: Any, is_meant: Callable[[str], bool] = bool) -> None:
+    """Lets nodes call the bodies of the operators of these names in a domain without kernels."""
+    bodies = [each for each in model.functions if is_meant(each.name)]
+    names = {(each.name, each.overload) for each in bodies}
+    nodes = [node for graph in with_inner_graphs(model.graph) for node in graph.node if node.domain == DOMAIN]
+    for each in (*bodies, *(node for node in nodes if (node.op_type, node.overload) in names)):
+        each.domain = OWN_DOMAIN
+    model.opset_import.add(domain=OWN_DOMAIN, version=1)
 
 
 def name_in_memory(codes: str) -> str:

@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 
 from onnxfn.graphs.nodes.nodes import attribute, is_operator
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.weights.chunks import converted
+from onnxfn.weights.chunks import converted, with_halves_in_turn
 
 SLOT = "onnxfn.slot"
 """The key of the slot in the `meta` of an initializer."""
@@ -18,10 +18,14 @@ SLOT = "onnxfn.slot"
 
 @frozen
 class Slot:
-    """A parameter of the model that an initializer holds, and the order of its axes there; () is that of the model."""
+    """A parameter of the model that an initializer holds, and the order of its axes there; () is that of the model.
+
+    `in_turn`: whether the rows of its halves along the second axis alternate.
+    """
 
     parameter: str
     perm: tuple[int, ...] = field(default=(), converter=tuple)
+    in_turn: bool = False
 
 
 def slot_of(value: Any) -> Slot | None:
@@ -95,7 +99,7 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     for value in model.graph.initializers.values():
         slot = slot_of(value)
         if slot is not None:
-            view = float_view(parameter_view(tensors(slot.parameter), slot.perm, value.name), value.dtype)
+            view = float_view(slot_view(tensors(slot.parameter), slot, value.name), value.dtype)
             if tuple(view.shape) != tuple(value.shape) or view.dtype != value.dtype:
                 raise CaptureFailed(
                     f"parameter {slot.parameter} is {view.dtype.name}{list(view.shape)}, "
@@ -103,6 +107,12 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
                 )
             value.const_value = view
     return model
+
+
+def slot_view(tensor: Any, slot: Slot, name: str) -> Any:
+    """The view of the tensor of a slot with its axes, and maybe its rows, in the order of the slot."""
+    view = parameter_view(tensor, slot.perm, name)
+    return with_halves_in_turn(view) if slot.in_turn else view
 
 
 def parameter_view(tensor: Any, perm: tuple[int, ...], name: str) -> Any:
