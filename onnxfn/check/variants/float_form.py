@@ -52,7 +52,8 @@ def float_form(
     from onnx import TensorProto
 
     is_half = dtype in HALVES
-    if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES, EXPERTS}.isdisjoint(node.op_type for node in graph_nodes(file)):
+    replaced = {*OF_INTEGERS, OF_BLOCKS, FROM_CODES, EXPERTS}
+    if not is_half and replaced.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
     model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
     _call_bodies(model, lambda name: name == EXPERTS)

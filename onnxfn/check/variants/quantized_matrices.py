@@ -14,7 +14,6 @@ from attrs import evolve, field, frozen
 
 from onnxfn.check.verdict.compare import all_elements
 from onnxfn.graphs.passes.experts import IN_TURN
-from onnxfn.graphs.passes.experts import IN_TURN
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.weights.checkpoint_links import TensorEntry, numpy_dtype
 from onnxfn.weights.onnx_files import graph_nodes, numbered_tensors, stored_tensors
@@ -127,28 +126,6 @@ def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
             matrix = _halves_apart(matrix, stored[codes].shape[1]) if IN_TURN in codes else matrix
             matrices.setdefault((codes, matrix.shape), evolve(matrix, name=codes))
     return tuple(matrices.values())
-
-
-def _as_lookups(node: Any) -> Sequence[Any]:
-    """The node; for a QMoE, lookups of its two weights."""
-    from onnx import helper
-
-    if node.op_type != "QMoE":
-        return [node]
-    facts = _integers(node)
-    own = {"bits": facts["expert_weight_bits"], "block_size": facts["block_size"]}
-    inputs = ([node.input[at], "", node.input[at + 1]] for at in (2, 5))
-    return [helper.make_node("GatherBlockQuantized", each, [""], **own) for each in inputs]
-
-
-def _halves_apart(matrix: QuantizedMatrix, rows: int) -> QuantizedMatrix:
-    """A matrix of items of so many rows, those of one half of an item after the other; in the file they are in turn."""
-
-    def elements(index: Index) -> Elements:
-        item, row = np.divmod(np.arange(matrix.shape[0])[index], rows)
-        return matrix.elements(item * rows + row % (rows // 2) * 2 + row // (rows // 2))
-
-    return evolve(matrix, elements=elements)
 
 
 def _as_lookups(node: Any) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""Experts as one operator: their weights in the order of its kernel; small operators where no kernel reads the codes."""
+"""Experts as one operator: their weights in the order of its kernel; small operators for other codes."""
 
 from __future__ import annotations
 
