@@ -100,7 +100,7 @@ def experts_forward(self: Any, experts_implementation: str, default: Callable[..
         first, last = (each.transpose(1, 2) for each in matrices) if experts.is_transposed else matrices
         biases = (experts.gate_up_proj_bias, experts.down_proj_bias) if experts.has_bias else (None, None)
         # The operator takes the softmax of scores: these give the weights, but for their sum.
-        scores = torch.zeros(len(states), len(first)).scatter(1, chosen, weights.float()).log()
+        scores = torch.zeros(states.shape[0], first.shape[0]).scatter(1, chosen, weights.float()).log()
         layout = {"swiglu_fusion": 2 if experts.is_concatenated else 1, "normalize_routing_weights": 1}
         attributes = {"k": chosen.shape[1], "activation_type": "swiglu", **layout, **gate}
         inputs = (states, scores, first, biases[0], last, biases[1])
