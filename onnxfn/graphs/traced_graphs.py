@@ -20,7 +20,7 @@ from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain
 from onnxfn.graphs.nodes.slots import pretranspose, to_slots
-from onnxfn.graphs.passes.experts import alternate_rows
+from onnxfn.graphs.passes.experts import put_in_turn
 from onnxfn.graphs.passes.naming import add_metadata, name_nodes, name_ports, order_ports
 from onnxfn.graphs.passes.shared_cache import share_cache, tell_lengths
 from onnxfn.graphs.passes.simplify import (
@@ -142,7 +142,7 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[An
         *((tell_lengths,) if target.static_cache else ()),
         separate_pads,
         *((pretranspose,) if options.pretranspose else ()),
-        alternate_rows,
+        put_in_turn,
         lambda graph: name_ports(graph, part),
     )
 

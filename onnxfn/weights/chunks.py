@@ -77,9 +77,6 @@ TILE_SIZE = 128
 PARTS = "onnxfn.parts"
 """The key in the `meta` of a lazy tensor that holds a function to the contiguous arrays of its elements."""
 
-VIEW = "onnxfn.view"
-"""The key in the `meta` of a lazy tensor for an array that views its elements in their order, with more axes."""
-
 KEY = "onnxfn.key"
 """The key in the `meta` of a lazy tensor for a value that is equal for tensors of the same elements, or None."""
 
@@ -98,17 +95,6 @@ def lazy_tensor(
 
     lazy = onnx_ir.LazyTensor(tensor, dtype=dtype, shape=onnx_ir.Shape(sizes), name=name)
     lazy.meta[PARTS], lazy.meta[KEY] = parts, key
-    return lazy
-
-
-def with_halves_in_turn(tensor: Any) -> Any:
-    """An `onnx_ir` tensor whose rows along the second axis are in turn of its first and its second half."""
-    array = viewed_array(tensor)
-    array = tensor.numpy() if array is None else array
-    halves = array.reshape(len(array), 2, -1, *array.shape[2:]).swapaxes(1, 2)  # a view, since only an axis is split
-    key = (memory_key(tensor), "in turn")
-    lazy = lazy_tensor(tensor.dtype, tensor.shape, lambda: _contiguous_chunks(halves, CHUNK_BYTES), key, tensor.name)
-    lazy.meta[VIEW] = halves
     return lazy
 
 
@@ -152,7 +138,7 @@ def element_view(tensor: Any) -> tuple[Any, Any]:
     """The bits of the elements of an `onnx_ir` tensor as an array of integers, and their dtype in torch."""
     from onnx_ir.tensor_adapters import to_torch_dtype
 
-    array = tensor.meta[VIEW] if VIEW in getattr(tensor, "meta", {}) else viewed_array(tensor)
+    array = viewed_array(tensor)
     array = tensor.numpy() if array is None else array
     return array.view(f"i{array.itemsize}"), to_torch_dtype(tensor.dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any, Literal
@@ -187,12 +187,12 @@ def _parts_of_rows(weight: QuantizedWeight, inputs: InputErrors | None, bits: An
     return dict(zip(("codes", "scales", "zero_points"), arrays, strict=True))
 
 
-def _matrices(weight: QuantizedWeight) -> Iterable[Any]:
+def _matrices(weight: QuantizedWeight) -> Sequence[Any]:
     """The bits of the matrices of a weight; without inputs, of all as one where they follow each other."""
     bits, _ = element_view(weight.tensor)
     if bits.ndim == MATRIX_RANK or (weight.inputs is None and bits.flags.c_contiguous):
         return (bits.reshape(-1, bits.shape[-1]),)
-    return (each.reshape(-1, each.shape[-1]) for each in bits)  # a copy of one matrix where halves are in turn
+    return tuple(each.reshape(-1, each.shape[-1]) for each in bits)
 
 
 def _row_slices(matrix: Any, size: int, block: int) -> Iterator[Any]:

@@ -8,18 +8,16 @@ have no standard operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
-from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils._python_dispatch import _disable_current_modes
 
 from onnxfn.architectures.patches import recurrent
 from onnxfn.architectures.patches.recurrent import causal_convolution as plain_convolution
 from onnxfn.architectures.patches.recurrent import linear_recurrence as scanned_recurrence
+from onnxfn.architectures.private.torch_names import torch_name
 
 
 def conv_state(
@@ -89,41 +87,29 @@ def _linear_attention(
 
 
 def experts_forward(self: Any, experts_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
-    """For ExpertsInterface.get_interface: the forward of experts as one operator, where that computes their gate."""
-    others: Callable[..., Any] = self["batched_mm"]
+    """For ExpertsInterface.get_interface: the forward of experts as one operator, where they have its form."""
 
     def outputs(experts: Any, states: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        gate = _swiglu(experts) if experts.has_gate and states.dtype == torch.float32 else {}
-        if not gate or experts.has_post_expert_norm or experts._is_expert_parallel:
-            return others(experts, states, chosen, weights)
-        matrices = [experts.gate_up_proj, experts.down_proj]
-        first, last = (each.transpose(1, 2) for each in matrices) if experts.is_transposed else matrices
-        biases = (experts.gate_up_proj_bias, experts.down_proj_bias) if experts.has_bias else (None, None)
+        more = (experts.has_bias, experts.is_transposed, experts.has_post_expert_norm, experts._is_expert_parallel)
+        if any(more) or states.dtype != torch.float32 or not (experts.has_gate and _is_swiglu(experts)):
+            others: Tensor = self["batched_mm"](experts, states, chosen, weights)
+            return others
         # The operator takes the softmax of scores: these give the weights, but for their sum.
-        scores = torch.zeros(states.shape[0], first.shape[0]).scatter(1, chosen, weights.float()).log()
-        layout = {"swiglu_fusion": 2 if experts.is_concatenated else 1, "normalize_routing_weights": 1}
-        attributes = {"k": chosen.shape[1], "activation_type": "swiglu", **layout, **gate}
-        inputs = (states, scores, first, biases[0], last, biases[1])
-        (result,) = _operator("MoE", inputs if experts.has_bias else inputs[:5], (states.shape,), **attributes)
+        scores = torch.zeros(states.shape[0], len(experts.down_proj)).scatter(1, chosen, weights.float()).log()
+        in_turn = experts.gate_up_proj.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
+        gate = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.0, "activation_beta": 0.0}
+        inputs, own = (states, scores, in_turn, None, experts.down_proj), {"normalize_routing_weights": 1, **gate}
+        (result,) = _operator("MoE", inputs, (states.shape,), k=chosen.shape[1], **own)
         return result * weights.sum(1, keepdim=True)
 
     return outputs
 
 
-def _swiglu(experts: Any) -> dict[str, float]:
-    """The attributes of SwiGLU, `gate * sigmoid(alpha * gate) * (up + beta)`, with which it is the gate of experts."""
-    numbers = [float(each) for each in vars(experts).values() if isinstance(each, (int, float))]
-    with _disable_current_modes():
-        ends = torch.tensor([1e2, 1e3, 1e5])
-        gate, up = torch.cartesian_prod(*[torch.cat([torch.linspace(-12, 12, 49), ends, -ends])] * 2).mT
-        pairs = torch.cat([gate, up]) if experts.is_concatenated else torch.stack([gate, up], -1).flatten()
-        expected = experts._apply_gate(pairs[None])[0]
-        for alpha, beta, limit in product([1.0, *numbers], [0.0, 1.0], [inf, *numbers]):
-            below, above = gate.clamp(max=limit), up.clamp(-limit, limit)
-            if torch.allclose(below * torch.sigmoid(alpha * below) * (above + beta), expected, 1e-5, 1e-5):
-                limits = {} if limit == inf else {"swiglu_limit": limit}
-                return {"activation_alpha": alpha, "activation_beta": beta, **limits}
-    return {}
+def _is_swiglu(experts: Any) -> bool:
+    """Whether the gate of experts is SwiGLU of two halves, without limits: it has its values."""
+    with torch_name("without_dispatch")():
+        gate, up = torch.cartesian_prod(*[torch.linspace(-12, 12, 49) ** 5] * 2).mT
+        return torch.allclose(experts._apply_gate(torch.cat([gate, up])[None])[0], functional.silu(gate) * up)
 
 
 def _operator(name: str, inputs: Sequence[Tensor | None], shapes: Sequence[Any], **attributes: Any) -> Sequence[Tensor]:

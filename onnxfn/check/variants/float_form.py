@@ -9,7 +9,7 @@ the neighbours that onnxfn writes, or they are findings; the kernels of the file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -52,11 +52,9 @@ def float_form(
     from onnx import TensorProto
 
     is_half = dtype in HALVES
-    replaced = {*OF_INTEGERS, OF_BLOCKS, FROM_CODES, EXPERTS}
-    if not is_half and replaced.isdisjoint(node.op_type for node in graph_nodes(file)):
+    if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES, EXPERTS}.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
-    model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
-    _call_bodies(model, lambda name: name == EXPERTS)
+    model = _with_called_bodies(file, (EXPERTS,))
     for codes, shape in in_memory.items():
         tensor = model.graph.initializer.add(name=name_in_memory(codes), dims=shape, data_type=TensorProto.FLOAT)
         tensor.data_location = TensorProto.EXTERNAL
@@ -74,21 +72,22 @@ def float_form(
 
 def body_form(file: Path, dtype: str | None = None) -> bytes:
     """A file whose bodies of operators are called by a domain without kernels; floats of 16 bits, `dtype`, are wide."""
-    model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
-    _call_bodies(model)
+    model = _with_called_bodies(file)
     if dtype in HALVES:
         _widen(model.graph)
     return bytes(model.SerializeToString())
 
 
-def _call_bodies(model: Any, is_meant: Callable[[str], bool] = bool) -> None:
-    """Lets nodes call the bodies of the operators of these names in a domain without kernels."""
-    bodies = [each for each in model.functions if is_meant(each.name)]
-    names = {(each.name, each.overload) for each in bodies}
+def _with_called_bodies(file: Path, names: Collection[str] = ()) -> Any:
+    """A file as a model whose bodies of operators, of these names or all, are called by a domain without kernels."""
+    model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
+    bodies = [each for each in model.functions if not names or each.name in names]
+    called = {(each.name, each.overload) for each in bodies}
     nodes = [node for graph in with_inner_graphs(model.graph) for node in graph.node if node.domain == DOMAIN]
-    for each in (*bodies, *(node for node in nodes if (node.op_type, node.overload) in names)):
+    for each in (*bodies, *(node for node in nodes if (node.op_type, node.overload) in called)):
         each.domain = OWN_DOMAIN
     model.opset_import.add(domain=OWN_DOMAIN, version=1)
+    return model
 
 
 def name_in_memory(codes: str) -> str:

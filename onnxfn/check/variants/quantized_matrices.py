@@ -134,8 +134,7 @@ def _as_lookups(node: Any) -> Sequence[Any]:
 
     if node.op_type != "QMoE":
         return [node]
-    facts = _integers(node)
-    own = {"bits": facts["expert_weight_bits"], "block_size": facts["block_size"]}
+    own = {"bits": _integers(node)["expert_weight_bits"], "block_size": _integers(node)["block_size"]}
     inputs = ([node.input[at], "", node.input[at + 1]] for at in (2, 5))
     return [helper.make_node("GatherBlockQuantized", each, [""], **own) for each in inputs]
 

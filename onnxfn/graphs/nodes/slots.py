@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 
 from onnxfn.graphs.nodes.nodes import attribute, is_operator
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.weights.chunks import converted, with_halves_in_turn
+from onnxfn.weights.chunks import converted
 
 SLOT = "onnxfn.slot"
 """The key of the slot in the `meta` of an initializer."""
@@ -20,7 +20,7 @@ SLOT = "onnxfn.slot"
 class Slot:
     """A parameter of the model that an initializer holds, and the order of its axes there; () is that of the model.
 
-    `in_turn`: whether the rows of its halves along the second axis alternate.
+    `in_turn`: whether the rows of its two halves along the second axis alternate.
     """
 
     parameter: str
@@ -111,8 +111,13 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
 
 def slot_view(tensor: Any, slot: Slot, name: str) -> Any:
     """The view of the tensor of a slot with its axes, and maybe its rows, in the order of the slot."""
+    import onnx_ir
+
     view = parameter_view(tensor, slot.perm, name)
-    return with_halves_in_turn(view) if slot.in_turn else view
+    if not slot.in_turn:
+        return view
+    halves = view.raw.reshape(len(view.raw), 2, -1, *view.shape[2:]).swapaxes(1, 2)  # a view: only an axis is split
+    return onnx_ir.Tensor(halves, view.dtype, shape=view.shape, name=name)
 
 
 def parameter_view(tensor: Any, perm: tuple[int, ...], name: str) -> Any:

@@ -41,13 +41,6 @@ def define_operators(model: Any) -> Any:
     return nodes.import_domain(model)
 
 
-def add_body(model: Any, node: Any) -> None:
-    """Adds the body of an operator to a graph, as the overload that a node calls."""
-    function = _body(node, model.opset_imports[""])
-    function.overload = node.overload
-    model.functions[function.identifier()] = function
-
-
 def _present(inputs: Any, is_present: Any = lambda value: value is not None) -> tuple[bool, ...]:
     """Which inputs are present, up to the last one that is."""
     present = [bool(is_present(value)) for value in inputs]

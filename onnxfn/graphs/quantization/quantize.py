@@ -49,8 +49,7 @@ def quantize_weights(
     from onnx_ir.passes import common
 
     def rule_of(value: Any) -> WeightRule | None:
-        slot = slot_of(value)
-        operators = tuple(dict.fromkeys(read.operator for read in weight_reads(value)[0]))
+        slot, operators = slot_of(value), tuple(dict.fromkeys(read.operator for read in weight_reads(value)[0]))
         return None if slot is None else rule_for(rules, names.get(slot.parameter, (slot.parameter,)), operators)
 
     model, left = expand_experts(model, rule_of), list[tuple[str, str]]()

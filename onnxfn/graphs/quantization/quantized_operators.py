@@ -22,13 +22,15 @@ from onnxfn.graphs.nodes.nodes import (
     replace_value,
     shape_of,
 )
-from onnxfn.graphs.passes.experts import is_experts
 from onnxfn.specs.quantization import ReadingOperator, WeightRule
 from onnxfn.weights.onnxruntime_kernels import NF4
 from onnxfn.weights.quantized import MATRIX_RANK, channel_axis
 
 BYTE = 8
 """The bits of the type that holds codes."""
+
+EXPERTS = ("MoE", "QMoE")
+"""The operators that look up the matrices of a token's experts; a QMoE may have codes of one matrix yet."""
 
 
 @frozen(eq=False)
@@ -125,7 +127,7 @@ def _quantized_input(source: Any, reader: Any) -> Sequence[Any]:
 def _lookup(weight: StoredWeight, node: Any) -> None:
     """A lookup of rows by operators of ONNX; one of matrices, such as those of experts, by a single operator."""
     output = node.outputs[0]
-    if is_experts(node):
+    if node.op_type in EXPERTS:
         _experts_of_blocks(weight, node)
         return
     if len(weight.shape) > MATRIX_RANK or output.shape is None:
@@ -150,16 +152,15 @@ def _lookup(weight: StoredWeight, node: Any) -> None:
 
 
 def _experts_of_blocks(weight: StoredWeight, node: Any) -> None:
-    """A QMoE of a weight in blocks; until its other matrix is quantized, this is still one of floats."""
+    """A QMoE of a weight in blocks; until its other matrix is quantized, this is one of floats."""
     rule, inputs = weight.rule, list(node.inputs)
     if node.op_type == "MoE":
-        inputs = [*inputs[:3], None, *inputs[3:5], None, *inputs[5:]]
-    own = weight.tensors["codes"].name.removesuffix(".codes")
-    at = next(index for index, value in enumerate(inputs) if value is not None and value.name == own)
+        inputs = [*inputs[:3], None, None, inputs[4], None]
+    at = 2 if weight.tensors["codes"].name.startswith(inputs[2].name) else 5
     inputs[at : at + 2] = [_flat_codes(weight), weight.tensors["scales"]]
-    numbers = {"expert_weight_bits": rule.bits, "block_size": rule.block_size, "weights_prepacked": 0}
-    level = {"accuracy_level": rule.accuracy_level} if rule.accuracy_level else {}
-    attributes = {**{key: each.value for key, each in node.attributes.items()}, **numbers, **level}
+    attributes = {key: each.value for key, each in node.attributes.items()} | {"expert_weight_bits": rule.bits}
+    attributes |= {"accuracy_level": rule.accuracy_level} if rule.accuracy_level else {}
+    attributes |= {"block_size": rule.block_size, "weights_prepacked": 0}
     _finish(node, insert_value(node, f"{DOMAIN}::QMoE", inputs, *_like(node), **attributes))
 
 
@@ -324,7 +325,7 @@ def _read(node: Any, index: int) -> Read | None:
     if is_operator(node, "Gemm") and index == 1 and factors == (1.0, 1.0, 0):
         return Read("MatMul", node, rows_first=bool(attribute(node, "transB", 0)))
     is_row_lookup = is_operator(node, "Gather") and index == 0 and attribute(node, "axis", 0) == 0
-    if (is_row_lookup or is_experts(node)) and rank >= MATRIX_RANK:  # these look up the matrices of a token
+    if (is_row_lookup or node.op_type in EXPERTS) and rank >= MATRIX_RANK:  # these look up the matrices of a token
         return Read("Gather", node, rows_first=True)
     if is_operator(node, "GatherND") and index == 0 and attribute(node, "batch_dims", 0) == 0 and rank >= MATRIX_RANK:
         is_lookup = shape_of(node.inputs[1])[-1:] == (1,)  # each index is a single number
