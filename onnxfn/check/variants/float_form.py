@@ -28,11 +28,8 @@ OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "C
 FROM_CODES = "DequantizeLinear"
 """The operator from codes to floats, of weights and of activations that a QuantizeLinear computes."""
 
-OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
-"""The operator on weights in blocks; its inputs are activations, codes, scales, and zero points if there are any."""
-
-EXPERTS = "QMoE"
-"""The operator on experts in blocks, whose body computes with floats."""
+OF_BLOCKS, ZERO_POINTS, EXPERTS = "MatMulNBits", 3, "QMoE"
+"""The operators on weights in blocks; inputs of the first: activations, codes, scales, and maybe zero points."""
 
 HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
 """The float dtypes of 16 bits, and the numbers that ONNX has for them."""
@@ -52,7 +49,8 @@ def float_form(
     from onnx import TensorProto
 
     is_half = dtype in HALVES
-    if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES, EXPERTS}.isdisjoint(node.op_type for node in graph_nodes(file)):
+    replaced = {*OF_INTEGERS, OF_BLOCKS, FROM_CODES, EXPERTS}
+    if not is_half and replaced.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
     model = _with_called_bodies(file, (EXPERTS,))
     for codes, shape in in_memory.items():
@@ -62,8 +60,7 @@ def float_form(
     casts = [node for inner in with_inner_graphs(model.graph) for node in inner.node if node.op_type == "Cast"]
     types = {node.output[0]: attribute.i for node in casts for attribute in node.attribute if attribute.name == "to"}
     types |= {each.name: each.data_type for each in model.graph.initializer}
-    ranks = {each.name: len(each.dims) for each in model.graph.initializer}
-    outer = Outer(model.graph, types, {*in_memory}, ranks)
+    outer = Outer(model.graph, types, {*in_memory}, {each.name: len(each.dims) for each in model.graph.initializer})
     findings = [line for graph in [*with_inner_graphs(model.graph)][::-1] for line in _compute_in_floats(graph, outer)]
     if is_half:
         _widen(model.graph)

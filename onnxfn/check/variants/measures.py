@@ -136,8 +136,7 @@ def _corners(boxes: Array) -> Array:
 def _overlaps(left: Array, right: Array) -> Array:
     """The intersection over union of each pair of boxes, `[left, right]`."""
     low = np.maximum(left[:, None, :2], right[None, :, :2])
-    high = np.minimum(left[:, None, 2:], right[None, :, 2:])
-    shared = np.prod(np.maximum(high - low, 0.0), axis=-1)
+    shared = np.prod(np.maximum(np.minimum(left[:, None, 2:], right[None, :, 2:]) - low, 0.0), axis=-1)
     areas = [np.prod(boxes[:, 2:] - boxes[:, :2], axis=-1) for boxes in (left, right)]
     union = areas[0][:, None] + areas[1][None] - shared
     return np.asarray(np.where(union > 0, shared / np.where(union > 0, union, 1.0), 1.0))

@@ -107,7 +107,7 @@ class QuantizedMatrix:
 def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
     """The quantized matrices of an ONNX file, in the order of its nodes, each once."""
     stored, numbered = {tensor.name: tensor for tensor in stored_tensors(file)}, numbered_tensors(file)
-    nodes = [each for node in graph_nodes(file) for each in _as_lookups(node)]
+    nodes = [each for node in graph_nodes(file) for each in (_as_lookups(node) if node.op_type == "QMoE" else [node])]
     sources = {node.output[0]: node.input[0] for node in nodes if node.op_type in SAME_ELEMENTS}
 
     @cache
@@ -129,12 +129,10 @@ def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
 
 
 def _as_lookups(node: Any) -> Sequence[Any]:
-    """The node; for a QMoE, lookups of its two weights."""
+    """Lookups of the two weights of a QMoE."""
     from onnx import helper
 
-    if node.op_type != "QMoE":
-        return [node]
-    own = {"bits": _integers(node)["expert_weight_bits"], "block_size": _integers(node)["block_size"]}
+    own: Any = {"bits": _integers(node)["expert_weight_bits"], "block_size": _integers(node)["block_size"]}
     inputs = ([node.input[at], "", node.input[at + 1]] for at in (2, 5))
     return [helper.make_node("GatherBlockQuantized", each, [""], **own) for each in inputs]
 
@@ -190,8 +188,7 @@ def _coded(codes: Array, zeros: Array, scales: Array, limits: tuple[int, int], d
     distances -= zeros
 
     def reach() -> Array:
-        at_end = (codes == limits[0]) | (codes == limits[1])
-        return np.where(at_end, np.float32(END), np.float32(HALF))
+        return np.where((codes == limits[0]) | (codes == limits[1]), np.float32(END), np.float32(HALF))
 
     return Elements(distances, scales, reach, _rounding(dtype))
 

@@ -61,10 +61,8 @@ class TextTokens:
         [[0, 1, 2, 9], [0, 3, 4, 9]]
         """
         count, length = shape
-        inner = max(1, length - len(self.before) - len(self.after))
-        texts = np.resize(self.ids, (count, inner))
-        own = [(*self.before, *row, *self.after)[:length] for row in texts]
-        return np.array(own, np.int64).reshape(shape)
+        texts = np.resize(self.ids, (count, max(1, length - len(self.before) - len(self.after))))
+        return np.array([(*self.before, *row, *self.after)[:length] for row in texts], np.int64).reshape(shape)
 
 
 def text_tokens(preprocessor: Any, checkpoint: Path | None = None, text: str | None = None) -> TextTokens | None:

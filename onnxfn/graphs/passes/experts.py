@@ -7,7 +7,6 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.graphs.nodes.nodes import is_operator
 from onnxfn.graphs.nodes.slots import SLOT, slot_of
 from onnxfn.graphs.passes.definitions import define_operators
 
@@ -47,7 +46,7 @@ def expand_experts(model: Any, rule_of: Callable[[Any], Any]) -> Any:
 def _is_for_kernel(pairs: Any) -> bool:
     """Whether no matrix of experts gets blocks, or both get blocks that a kernel reads without a copy as floats."""
     (_, rule), (_, other) = pairs
-    if not any(each is not None and each.kind == "blocks" for each in (rule, other)):
+    if all(each is None or each.kind != "blocks" for each in (rule, other)):
         return True
-    widths = [value.shape[-1] % rule.block_size for value, _ in pairs] if rule == other else [1]
-    return rule == other and rule.symmetric and rule.bits in (4, 8) and not any(widths)
+    is_one_rule = rule == other and rule.symmetric and rule.bits in (4, 8)
+    return is_one_rule and not any(value.shape[-1] % rule.block_size for value, _ in pairs)

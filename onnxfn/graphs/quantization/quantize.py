@@ -80,9 +80,7 @@ def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
     _, shape = _stored(value, reads, rule)
     sizes = {"codes": 1, "scales": 2 if has_half_scales(rule) else 4, "zero_points": 1}
     about = sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule))
-    if about >= prod(shape) * value.dtype.itemsize:
-        return "its codes and scales would not be smaller"
-    return ""
+    return "its codes and scales would not be smaller" if about >= prod(shape) * value.dtype.itemsize else ""
 
 
 def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -> None:
