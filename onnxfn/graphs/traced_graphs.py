@@ -19,8 +19,7 @@ from onnxfn.graphs.fusions.fusing import fuse_operators
 from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain
-from onnxfn.graphs.nodes.slots import pretranspose, to_slots
-from onnxfn.graphs.passes.experts import put_in_turn
+from onnxfn.graphs.nodes.slots import pretranspose, put_in_turn, to_slots
 from onnxfn.graphs.passes.naming import add_metadata, name_nodes, name_ports, order_ports
 from onnxfn.graphs.passes.shared_cache import share_cache, tell_lengths
 from onnxfn.graphs.passes.simplify import (

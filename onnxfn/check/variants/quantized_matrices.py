@@ -13,7 +13,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.check.verdict.compare import all_elements
-from onnxfn.graphs.passes.experts import IN_TURN
+from onnxfn.graphs.nodes.slots import IN_TURN
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.weights.checkpoint_links import TensorEntry, numpy_dtype
 from onnxfn.weights.onnx_files import graph_nodes, numbered_tensors, stored_tensors

@@ -15,6 +15,9 @@ from onnxfn.weights.chunks import converted
 SLOT = "onnxfn.slot"
 """The key of the slot in the `meta` of an initializer."""
 
+IN_TURN = ".in_turn"
+"""How the name of a weight ends whose halves alternate."""
+
 
 @frozen
 class Slot:
@@ -76,6 +79,26 @@ def pretranspose(model: Any) -> Any:
             node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
             node.graph.remove(node, safe=True)
     return model
+
+
+def put_in_turn(model: Any) -> Any:
+    """Lets experts read a slot whose halves alternate, where nodes put these in turn and nothing else reads the slot.
+
+    Before: a Reshape, a Transpose and a Reshape are before the first matrix of each MoE.
+    """
+    from onnx_ir.passes import common
+
+    experts = [each for each in model.graph.all_nodes() if each.op_type == "MoE"]
+    for node in experts:
+        value, operators = node.inputs[2], list[str]()
+        while value.producer() is not None and len(value.uses()) == 1:
+            operators.append(value.producer().op_type)
+            value = value.producer().inputs[0]
+        is_alone = slot_of(value) is not None and len(value.uses()) == 1
+        if is_alone and operators == ["Reshape", "Transpose", "Reshape"]:
+            value.meta[SLOT], value.name = evolve(value.meta[SLOT], in_turn=True), f"{value.name}{IN_TURN}"
+            node.replace_input_with(2, value)
+    return common.RemoveUnusedNodesPass()(model).model if experts else model
 
 
 def merge_slots(model: Any) -> Any:

@@ -1,35 +1,11 @@
-"""Experts as one operator: their weights in the order of its kernel; small operators for other codes."""
+"""Experts as small operators, where no kernel of QMoE reads their codes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from attrs import evolve
-
-from onnxfn.graphs.nodes.slots import SLOT, slot_of
 from onnxfn.graphs.passes.definitions import define_operators
-
-IN_TURN = ".in_turn"
-"""How the name of a weight ends whose halves alternate."""
-
-
-def put_in_turn(model: Any) -> Any:
-    """Lets experts read a slot whose halves alternate, where nodes put these in turn and nothing else reads the slot.
-
-    Before: a Reshape, a Transpose and a Reshape are before the first matrix of each MoE.
-    """
-    for node in [each for each in model.graph.all_nodes() if each.op_type == "MoE"]:
-        value, chain = node.inputs[2], list[Any]()
-        while value.producer() is not None and len(value.uses()) == 1:
-            chain.append(value.producer())
-            value = chain[-1].inputs[0]
-        names = [each.op_type for each in chain]
-        if names == ["Reshape", "Transpose", "Reshape"] and slot_of(value) is not None and len(value.uses()) == 1:
-            value.meta[SLOT], value.name = evolve(value.meta[SLOT], in_turn=True), f"{value.name}{IN_TURN}"
-            node.replace_input_with(2, value)
-            model.graph.remove(chain, safe=True)
-    return model
 
 
 def expand_experts(model: Any, rule_of: Callable[[Any], Any]) -> Any:

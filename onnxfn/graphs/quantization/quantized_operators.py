@@ -148,8 +148,7 @@ def _lookup(weight: StoredWeight, node: Any) -> None:
 def _experts_of_blocks(weight: StoredWeight, node: Any) -> None:
     """A QMoE of a weight in blocks; until its other matrix is quantized, this is one of floats."""
     rule, inputs = weight.rule, list(node.inputs)
-    if node.op_type == "MoE":
-        inputs = [*inputs[:3], None, None, inputs[4], None]
+    inputs = inputs if node.op_type == "QMoE" else [*inputs[:3], None, None, inputs[4], None]
     at = 2 if weight.tensors["codes"].name.startswith(inputs[2].name) else 5
     inputs[at : at + 2] = [_flat_codes(weight), weight.tensors["scales"]]
     attributes = {key: each.value for key, each in node.attributes.items()} | {"expert_weight_bits": rule.bits}
