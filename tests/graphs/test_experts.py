@@ -33,12 +33,17 @@ MODELS = {
 
 TABLES = ("MatMul", "Gather")
 STORED = {
-    "float32": (lambda spec: spec, "MoE"),
-    "q4": (partial(with_dtypes, float="q4"), "QMoE"),
-    "8 bits": (partial(quantize, bits=8, read_by=TABLES), "QMoE"),
-    "zero points": (partial(quantize, bits=4, symmetric=False, read_by=TABLES), "GatherBlockQuantized"),
+    "float32": (lambda spec: spec, "MoE", 1.0),
+    "q4": (partial(with_dtypes, float="q4"), "QMoE", 1.0),
+    "q8": (
+        partial(with_dtypes, float="q8"),
+        "QMoE",
+        0.8,
+    ),  # the kernel rounds activations, so some choose other experts
+    "exact 8 bits": (partial(quantize, bits=8, read_by=TABLES), "GatherBlockQuantized", 1.0),
+    "zero points": (partial(quantize, bits=4, symmetric=False, read_by=TABLES), "GatherBlockQuantized", 1.0),
 }
-"""A way to store weights -> its edit, and the operator that reads those of experts."""
+"""A way to store weights -> its edit, the operator that reads those of experts, the share of equal logits of bodies."""
 
 
 @pytest.mark.parametrize(
@@ -46,7 +51,7 @@ STORED = {
 )
 def test_experts_are_one_operator_whose_body_computes_the_same(name, stored, tmp_path, monkeypatch):
     torch.manual_seed(0)
-    model, (edit, operator) = MODELS[name]().eval(), STORED[stored]
+    model, (edit, operator, share) = MODELS[name]().eval(), STORED[stored]
     spec = edit(with_opset(spec_for(name, "text-generation-with-past"), 27))
     exported = export(spec, model, tmp_path / "out")
     assert exported.report.passed
@@ -63,7 +68,8 @@ def test_experts_are_one_operator_whose_body_computes_the_same(name, stored, tmp
     feeds |= {key: value for key, value in new.items() if key in feeds}
     sessions = (session, onnxruntime.InferenceSession(body_form(path)))
     by_kernel, by_body = (each.run(["logits"], feeds)[0] for each in sessions)
-    np.testing.assert_allclose(by_kernel, by_body, rtol=1e-3, atol=1e-4)
+    distance = 1e-4 if share == 1.0 else 0.1
+    assert np.isclose(by_kernel, by_body, rtol=1e-3, atol=distance).mean() >= share
     if stored == "float32":
         expected = model(torch.from_numpy(ids)).logits.detach().numpy()
         np.testing.assert_allclose(by_kernel, expected, rtol=1e-4, atol=1e-4)

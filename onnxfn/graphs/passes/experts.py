@@ -8,6 +8,10 @@ from typing import Any
 from onnxfn.graphs.passes.definitions import define_operators
 
 
+KERNELS = ((4, 0), (4, 1), (4, 4), (8, 4))
+"""The bits and the accuracy levels of QMoE: 2 bits are turned into floats at each run, 8 always round activations."""
+
+
 def expand_experts(model: Any, rule_of: Callable[[Any], Any]) -> Any:
     """Replaces experts by small operators where `rule_of` gives a matrix a rule whose codes no kernel of QMoE reads."""
     from onnx_ir.passes import common
@@ -24,5 +28,6 @@ def _is_for_kernel(pairs: Any) -> bool:
     (_, rule), (_, other) = pairs
     if all(each is None or each.kind != "blocks" for each in (rule, other)):
         return True
-    is_one_rule = rule == other and rule.symmetric and rule.bits in (4, 8)
-    return is_one_rule and not any(value.shape[-1] % rule.block_size for value, _ in pairs)
+    if rule != other or not rule.symmetric or (rule.bits, rule.accuracy_level) not in KERNELS:
+        return False
+    return not any(value.shape[-1] % rule.block_size for value, _ in pairs)
