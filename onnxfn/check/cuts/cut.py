@@ -107,8 +107,7 @@ def _hidden_before_all(
     # preferred. Some models have none: the mean and the deviation of a series bypass the layers.
     sinks = {index for index, each in enumerate(vertices) if 0 in each.reads}
     later = {index for index, each in enumerate(vertices) if any(layer > 0 for layer in each.reads)}
-    elsewhere = _ancestors(vertices, later, without=after)
-    only = _ancestors(vertices, sinks) - elsewhere - _descendants(vertices, sinks)
+    only = _ancestors(vertices, sinks) - _ancestors(vertices, later, without=after) - _descendants(vertices, sinks)
     sources = only & _starts(vertices)
     reached = _descendants(vertices, sources)
     values = [value for value in _on_all_paths(vertices, sources, reached, sinks & reached, ends) if fits(value, 0)]

@@ -59,8 +59,7 @@ def agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
     if BOXES in expected:
         values = []  # of PyTorch's best boxes, and of the boxes of the file that overlap them most
         for image, (overlaps, best) in enumerate(_best_boxes(BOXES, actual, expected)):
-            of_file = left[image][overlaps.argmax(-1)]
-            values.append(of_file.argmax(-1) == right[image][best].argmax(-1))
+            values.append(left[image][overlaps.argmax(-1)].argmax(-1) == right[image][best].argmax(-1))
         return np.concatenate(values).astype(np.float64)
     return np.asarray(_rows(left).argmax(-1) == _rows(right).argmax(-1), np.float64)
 

@@ -134,8 +134,7 @@ def text_inputs(
         linked |= {link.input: values[link.output] for link in spec.links if link.part == other.name}
     if not reads_text(spec):
         return {**dummies(spec, {}), **linked}
-    batch = next((len(array) for array in linked.values()), None)
-    arrays = dummies(spec, _sizes(spec, linked, batch, count))
+    arrays = dummies(spec, _sizes(spec, linked, next((len(array) for array in linked.values()), None), count))
     text = {IDS: tokens.rows(arrays[IDS].shape)} if tokens is not None and IDS in arrays else {}
     known = {**arrays, **text, **linked}
     return {name: known[name].astype(array.dtype) for name, array in arrays.items()}

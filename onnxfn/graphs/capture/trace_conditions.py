@@ -222,8 +222,7 @@ def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ..
         highest = min((end for end in (high, most, fixed.get(name)) if end is not None), default=None)
         stated += range_conditions(name, low or None, highest)
     with_lines = {each.text: each for each in of_plan}
-    ranged = (with_lines.get(each.text, each) for each in stated)
-    return (*ranged, *(each for each in of_plan if not is_range(each)))
+    return (*(with_lines.get(each.text, each) for each in stated), *(each for each in of_plan if not is_range(each)))
 
 
 def _excludes(node: Any, size: int) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 
 from onnxfn.graphs.passes.definitions import define_operators
 
-
 KERNELS = ((4, 0), (4, 1), (4, 4), (8, 4))
 """The bits and the accuracy levels of QMoE: 2 bits are turned into floats at each run, 8 always round activations."""
 
