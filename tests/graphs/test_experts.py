@@ -46,9 +46,7 @@ STORED = {
 """A way to store weights -> its edit, the operator that reads those of experts, the share of equal logits of bodies."""
 
 
-@pytest.mark.parametrize(
-    ("name", "stored"), [*(("mixtral", each) for each in STORED), ("qwen3_moe", "q4")], ids=" ".join
-)
+@pytest.mark.parametrize(("name", "stored"), [*(("mixtral", each) for each in STORED), ("qwen3_moe", "q4")])
 def test_experts_are_one_operator_whose_body_computes_the_same(name, stored, tmp_path, monkeypatch):
     torch.manual_seed(0)
     model, (edit, operator, share) = MODELS[name]().eval(), STORED[stored]

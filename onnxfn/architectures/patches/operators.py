@@ -90,7 +90,7 @@ def experts_forward(self: Any, experts_implementation: str, default: Callable[..
     """For ExpertsInterface.get_interface: the forward of experts as one operator, where they have its form."""
 
     def outputs(experts: Any, states: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        more = (experts.has_bias, experts.is_transposed, experts.has_post_expert_norm, experts._is_expert_parallel)
+        more = (experts.has_bias, experts.is_transposed, experts.has_post_expert_norm)
         if any(more) or states.dtype != torch.float32 or not (experts.has_gate and _is_swiglu(experts)):
             others: Tensor = self["batched_mm"](experts, states, chosen, weights)
             return others
