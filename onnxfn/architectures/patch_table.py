@@ -165,6 +165,7 @@ is one operator from opset 27 on
     operators.causal_convolution causal_conv1d_fn onnxfn.architectures.patches.recurrent:causal_convolution
     operators.delta_recurrence onnxfn.architectures.patches.recurrent:delta_recurrence
     operators.linear_recurrence onnxfn.architectures.patches.recurrent:linear_recurrence
+    operators.experts_forward transformers.integrations.moe:ExpertsInterface.get_interface
 """
 """The patches of graphs that have the operators of opset 27; some replace functions of other patches."""
 

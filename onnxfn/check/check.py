@@ -24,14 +24,7 @@ from onnxfn.check.cases.references import (
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.variants.file_weights import quantized_file
 from onnxfn.check.variants.float_form import body_form, float_form, name_in_memory
-from onnxfn.check.variants.proof import (
-    NO_PROOF,
-    Proof,
-    has_bodies,
-    is_proven_apart,
-    is_quantized,
-    variant_measurements,
-)
+from onnxfn.check.variants.proof import NO_PROOF, Proof, has_bodies, is_proven_apart, is_quantized, variant_measurements
 from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
 from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons

@@ -19,7 +19,7 @@ from onnxfn.graphs.fusions.fusing import fuse_operators
 from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain
-from onnxfn.graphs.nodes.slots import pretranspose, to_slots
+from onnxfn.graphs.nodes.slots import pretranspose, put_in_turn, to_slots
 from onnxfn.graphs.passes.naming import add_metadata, name_nodes, name_ports, order_ports
 from onnxfn.graphs.passes.shared_cache import share_cache, tell_lengths
 from onnxfn.graphs.passes.simplify import (
@@ -50,8 +50,7 @@ def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOp
             return _from_repeats(model, part, timed, options, stacks, cache_stack)
         except (LayersDiffer, CaptureFailed) as error:
             why = str(error)
-    built = _from_trace(model, part, timed, options)
-    return evolve(built, traced_layers=f"every layer traced: {why}" if why else "")
+    return evolve(_from_trace(model, part, timed, options), traced_layers=f"every layer traced: {why}" if why else "")
 
 
 def _from_repeats(
@@ -141,6 +140,7 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[An
         *((tell_lengths,) if target.static_cache else ()),
         separate_pads,
         *((pretranspose,) if options.pretranspose else ()),
+        put_in_turn,
         lambda graph: name_ports(graph, part),
     )
 

@@ -81,8 +81,7 @@ def calibrated_codes(rows: Any, inputs: InputErrors, rule: WeightRule) -> tuple[
             code = (part[:, column] / scale[:, column] + zero[:, column]).round_()
             code = code.clamp_(least[:, column], most[:, column])
             by_inputs[:, start + index] = code[:, 0]
-            value = (code - zero[:, column]) * scale[:, column]
-            errors[:, column] = (part[:, column] - value) / factor[index, index]
+            errors[:, column] = (part[:, column] - ((code - zero[:, column]) * scale[:, column])) / factor[index, index]
             part[:, index + 1 :].addmm_(errors[:, column], factor[column, index + 1 :], alpha=-1)
         left[:, columns.stop :].addmm_(errors, inputs.factor[columns, columns.stop :], alpha=-1)
     stored = codes.numpy().reshape(*scales.shape, size)

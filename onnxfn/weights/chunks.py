@@ -129,9 +129,7 @@ def memory_key(tensor: Any) -> Any:
     if array is None or not array.size:
         return None
     start = array.__array_interface__["data"][0]
-    if array.flags.c_contiguous:
-        return start, array.nbytes
-    return start, array.shape, array.strides, array.itemsize
+    return (start, array.nbytes) if array.flags.c_contiguous else (start, array.shape, array.strides, array.itemsize)
 
 
 def element_view(tensor: Any) -> tuple[Any, Any]:

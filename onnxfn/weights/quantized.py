@@ -192,7 +192,7 @@ def _matrices(weight: QuantizedWeight) -> Sequence[Any]:
     bits, _ = element_view(weight.tensor)
     if bits.ndim == MATRIX_RANK or (weight.inputs is None and bits.flags.c_contiguous):
         return (bits.reshape(-1, bits.shape[-1]),)
-    return tuple(bits)
+    return tuple(each.reshape(-1, each.shape[-1]) for each in bits)
 
 
 def _row_slices(matrix: Any, size: int, block: int) -> Iterator[Any]:
@@ -219,8 +219,7 @@ def _integer_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
         codes = np.clip((values / scales).round() + zero_points, low, high).astype(integer)
         codes = codes.T if channel_axis(weight.rule, len(weight.tensor.shape)) == 0 else codes
         yield {"codes": codes, "scales": scales[:0], "zero_points": zero_points[:0].astype(integer)}
-    empty = np.empty(0, integer)
-    yield {"codes": empty, "scales": scales, "zero_points": zero_points.astype(integer)}
+    yield {"codes": np.empty(0, integer), "scales": scales, "zero_points": zero_points.astype(integer)}
 
 
 def _integer_parameters(weight: QuantizedWeight) -> tuple[Any, Any]:

@@ -14,10 +14,10 @@ from onnxfn import export, spec_for, with_opset
 COUNTS = {
     "falcon_h1": {"CausalConvWithState", "LinearAttention"},
     "mamba2": {"CausalConvWithState", "LinearAttention"},
-    "minimax": {"LinearAttention"},
-    "qwen3_next": {"CausalConvWithState", "LinearAttention"},
+    "minimax": {"LinearAttention", "MoE"},
+    "qwen3_next": {"CausalConvWithState", "LinearAttention", "MoE"},
 }
-"""A model type -> its operators that ONNX has since opset 27."""
+"""A model type -> its operators that ONNX has since opset 27, and that of its experts."""
 
 TASK = "text-generation-with-past"
 
@@ -31,7 +31,7 @@ def test_a_hybrid_has_operators_in_place_of_scans_and_their_definitions_compute_
     proto = onnx.load(path)
     counts = Counter(node.op_type for node in proto.graph.node)
     assert "Scan" not in counts
-    assert counts.keys() & {"CausalConvWithState", "LinearAttention"} == COUNTS[name]
+    assert counts.keys() & {"CausalConvWithState", "LinearAttention", "MoE"} == COUNTS[name]
     assert {function.name for function in proto.functions} == COUNTS[name]
     feeds = {each.name: _values(each) for each in onnxruntime.InferenceSession(path).get_inputs()}
     with_kernels = onnxruntime.InferenceSession(path).run(None, feeds)

@@ -1,12 +1,13 @@
-"""Linear attention and causal convolutions as one operator each, in place of what `recurrent` computes them by.
+"""Linear attention, causal convolutions and experts as one operator each, in place of what traces compute them by.
 
 The operators are those of `com.microsoft`: ONNX Runtime 1.32 has kernels for them, and none for the standard ones of
-opset 27, whose definitions in small operators it runs. The graph gets the standard ones as their definitions.
+opset 27, whose definitions in small operators it runs. The graph gets the standard ones as their definitions. Experts
+have no standard operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch.nn import functional
 from onnxfn.architectures.patches import recurrent
 from onnxfn.architectures.patches.recurrent import causal_convolution as plain_convolution
 from onnxfn.architectures.patches.recurrent import linear_recurrence as scanned_recurrence
+from onnxfn.architectures.private.torch_names import torch_name
 
 
 def conv_state(
@@ -82,6 +84,32 @@ def _linear_attention(
     rule = "gated" if beta is None else "gated_delta"
     outputs, final_state = _operator("LinearAttention", inputs, shapes, update_rule=rule, **heads)
     return final_state, outputs.unflatten(2, value.shape[2:])
+
+
+def experts_forward(self: Any, experts_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
+    """For ExpertsInterface.get_interface: the forward of experts as one operator, where they have its form."""
+
+    def outputs(experts: Any, states: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        more = (experts.has_bias, experts.is_transposed, experts.has_post_expert_norm)
+        if any(more) or states.dtype != torch.float32 or not (experts.has_gate and _is_swiglu(experts)):
+            others: Tensor = self["batched_mm"](experts, states, chosen, weights)
+            return others
+        # The operator takes the softmax of scores: these give the weights, but for their sum.
+        scores = torch.zeros(states.shape[0], len(experts.down_proj)).scatter(1, chosen, weights.float()).log()
+        in_turn = experts.gate_up_proj.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
+        gate = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.0, "activation_beta": 0.0}
+        inputs, own = (states, scores, in_turn, None, experts.down_proj), {"normalize_routing_weights": 1, **gate}
+        (result,) = _operator("MoE", inputs, (states.shape,), k=chosen.shape[1], **own)
+        return result * weights.sum(1, keepdim=True)
+
+    return outputs
+
+
+def _is_swiglu(experts: Any) -> bool:
+    """Whether the gate of experts is SwiGLU of two halves, without limits: it has its values."""
+    with torch_name("without_dispatch")():
+        gate, up = torch.cartesian_prod(*[torch.linspace(-12, 12, 49) ** 5] * 2).mT
+        return bool(torch.allclose(experts._apply_gate(torch.cat([gate, up])[None])[0], functional.silu(gate) * up))
 
 
 def _operator(name: str, inputs: Sequence[Tensor | None], shapes: Sequence[Any], **attributes: Any) -> Sequence[Tensor]:

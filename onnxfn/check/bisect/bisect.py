@@ -210,8 +210,7 @@ class Divergence:
 
 def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence | None:
     """The first difference of a file from PyTorch in the first failing case; CheckFailed if the file cannot run."""
-    session = open_check_session(checked.file, content=checked.content)
-    failing = next(_failing_cases(checked, session, cases), None)
+    failing = next(_failing_cases(checked, open_check_session(checked.file, content=checked.content), cases), None)
     if failing is None:
         return None
     case, reference, worst = failing
@@ -306,8 +305,7 @@ def _is_another(each: MatchedTensor, values: GraphValues, pair: Callable[[Matche
     if value is None:
         return False
     left, right = (np.sort(array, axis=None) for array in (values.arrays[value], each.tensor.array))
-    tolerance = SAME_ELEMENTS * float(np.abs(right).max(initial=0.0))
-    return not np.allclose(left, right, rtol=0.0, atol=tolerance)
+    return not np.allclose(left, right, rtol=0.0, atol=SAME_ELEMENTS * float(np.abs(right).max(initial=0.0)))
 
 
 def _source(tensors: Sequence[MatchedTensor], wrong: int) -> int:

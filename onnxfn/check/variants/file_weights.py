@@ -96,9 +96,7 @@ def weight_rows(weight: FileWeight, shape: tuple[int, ...], index: Any) -> Any:
     if weight.is_turned and len(shape) == 2:  # noqa: PLR2004 - rows and columns
         return torch.from_numpy(_values(matrix, slice(None))).mT[index]
     items = torch.from_numpy(_values(matrix, _file_rows(index, shape[0], matrix.shape[0] // shape[0])))
-    if weight.is_turned:
-        return items.reshape(-1, *shape[:0:-1]).mT
-    return items.reshape(-1, *shape[1:])
+    return items.reshape(-1, *shape[:0:-1]).mT if weight.is_turned else items.reshape(-1, *shape[1:])
 
 
 def _file_rows(index: Any, count: int, per_item: int) -> Index:

@@ -28,8 +28,8 @@ OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "C
 FROM_CODES = "DequantizeLinear"
 """The operator from codes to floats, of weights and of activations that a QuantizeLinear computes."""
 
-OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
-"""The operator on weights in blocks; its inputs are activations, codes, scales, and zero points if there are any."""
+OF_BLOCKS, ZERO_POINTS, EXPERTS = "MatMulNBits", 3, "QMoE"
+"""The operators on weights in blocks; inputs of the first: activations, codes, scales, and maybe zero points."""
 
 HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
 """The float dtypes of 16 bits, and the numbers that ONNX has for them."""
@@ -49,9 +49,10 @@ def float_form(
     from onnx import TensorProto
 
     is_half = dtype in HALVES
-    if not is_half and {*OF_INTEGERS, OF_BLOCKS, FROM_CODES}.isdisjoint(node.op_type for node in graph_nodes(file)):
+    replaced = {*OF_INTEGERS, OF_BLOCKS, FROM_CODES, EXPERTS}
+    if not is_half and replaced.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
-    model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
+    model = _with_called_bodies(file, (EXPERTS,))
     for codes, shape in in_memory.items():
         tensor = model.graph.initializer.add(name=name_in_memory(codes), dims=shape, data_type=TensorProto.FLOAT)
         tensor.data_location = TensorProto.EXTERNAL
@@ -59,8 +60,7 @@ def float_form(
     casts = [node for inner in with_inner_graphs(model.graph) for node in inner.node if node.op_type == "Cast"]
     types = {node.output[0]: attribute.i for node in casts for attribute in node.attribute if attribute.name == "to"}
     types |= {each.name: each.data_type for each in model.graph.initializer}
-    ranks = {each.name: len(each.dims) for each in model.graph.initializer}
-    outer = Outer(model.graph, types, {*in_memory}, ranks)
+    outer = Outer(model.graph, types, {*in_memory}, {each.name: len(each.dims) for each in model.graph.initializer})
     findings = [line for graph in [*with_inner_graphs(model.graph)][::-1] for line in _compute_in_floats(graph, outer)]
     if is_half:
         _widen(model.graph)
@@ -69,15 +69,22 @@ def float_form(
 
 def body_form(file: Path, dtype: str | None = None) -> bytes:
     """A file whose bodies of operators are called by a domain without kernels; floats of 16 bits, `dtype`, are wide."""
-    model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
-    bodies = {(each.name, each.overload) for each in model.functions}
-    nodes = [node for graph in with_inner_graphs(model.graph) for node in graph.node if node.domain == DOMAIN]
-    for each in (*model.functions, *(node for node in nodes if (node.op_type, node.overload) in bodies)):
-        each.domain = OWN_DOMAIN
-    model.opset_import.add(domain=OWN_DOMAIN, version=1)
+    model = _with_called_bodies(file)
     if dtype in HALVES:
         _widen(model.graph)
     return bytes(model.SerializeToString())
+
+
+def _with_called_bodies(file: Path, names: Collection[str] = ()) -> Any:
+    """A file as a model whose bodies of operators, of these names or all, are called by a domain without kernels."""
+    model = parsed_model(with_weights_in_place(file, IN_PLACE_BYTES))
+    bodies = [each for each in model.functions if not names or each.name in names]
+    called = {(each.name, each.overload) for each in bodies}
+    nodes = [node for graph in with_inner_graphs(model.graph) for node in graph.node if node.domain == DOMAIN]
+    for each in (*bodies, *(node for node in nodes if (node.op_type, node.overload) in called)):
+        each.domain = OWN_DOMAIN
+    model.opset_import.add(domain=OWN_DOMAIN, version=1)
+    return model
 
 
 def name_in_memory(codes: str) -> str:

@@ -59,8 +59,7 @@ def agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
     if BOXES in expected:
         values = []  # of PyTorch's best boxes, and of the boxes of the file that overlap them most
         for image, (overlaps, best) in enumerate(_best_boxes(BOXES, actual, expected)):
-            of_file = left[image][overlaps.argmax(-1)]
-            values.append(of_file.argmax(-1) == right[image][best].argmax(-1))
+            values.append(left[image][overlaps.argmax(-1)].argmax(-1) == right[image][best].argmax(-1))
         return np.concatenate(values).astype(np.float64)
     return np.asarray(_rows(left).argmax(-1) == _rows(right).argmax(-1), np.float64)
 
@@ -136,8 +135,7 @@ def _corners(boxes: Array) -> Array:
 def _overlaps(left: Array, right: Array) -> Array:
     """The intersection over union of each pair of boxes, `[left, right]`."""
     low = np.maximum(left[:, None, :2], right[None, :, :2])
-    high = np.minimum(left[:, None, 2:], right[None, :, 2:])
-    shared = np.prod(np.maximum(high - low, 0.0), axis=-1)
+    shared = np.prod(np.maximum(np.minimum(left[:, None, 2:], right[None, :, 2:]) - low, 0.0), axis=-1)
     areas = [np.prod(boxes[:, 2:] - boxes[:, :2], axis=-1) for boxes in (left, right)]
     union = areas[0][:, None] + areas[1][None] - shared
     return np.asarray(np.where(union > 0, shared / np.where(union > 0, union, 1.0), 1.0))

@@ -145,8 +145,7 @@ def variant_measurements(
     of_cases = measured(cases, counted(len(cases), "cases"))
     worst = min(weights, key=lambda error: error.cosine, default=None)
     of_worst = {} if worst is None else {(worst.weight, "weights"): np.array([worst.cosine])}
-    of_weights = measured([of_worst], counted(len(weights), "weights"))
-    return (*of_text, *of_cases, *of_weights), findings
+    return (*of_text, *of_cases, *measured([of_worst], counted(len(weights), "weights"))), findings
 
 
 def measurement(part: Part, output: str, name: str, values: Array, floors: Floors, cases: str) -> Measurement:
@@ -161,8 +160,7 @@ def measurement(part: Part, output: str, name: str, values: Array, floors: Floor
 def _text_values(part: Part, session: Any, text: Reference) -> Values:
     """The values of the measures of the outputs for the text, without a cache: the cases measure it."""
     fed_back = {feedback.output for feedback in part.spec.feedback}
-    feeds = feeds_of(part, text.inputs)
-    outputs = run_session(session, [*part.outputs], feeds, f"{part.name}.onnx on {text.case}")
+    outputs = run_session(session, [*part.outputs], feeds_of(part, text.inputs), f"{part.name}.onnx on {text.case}")
     values, _ = case_values(part, text, outputs)
     return {key: array for key, array in values.items() if key[0] not in fed_back and key[1] != "cases"}
 
@@ -180,8 +178,7 @@ def check_floors(plan: Plan, floors: Floors) -> None:
     """Raises InvalidSpec if a floor is stated for a measure that no output of the plan has."""
     specs = [part.spec for part in plan.parts if variant_kind(part.spec) is not None]
     measures = {name for spec in specs for output in spec.outputs for name in output_measures(spec, output.name)}
-    quantized = {"weights", "cases"} if any(map(is_quantized, specs)) else set()
-    known = sorted(measures | quantized)
+    known = sorted(measures | ({"weights", "cases"} if any(map(is_quantized, specs)) else set()))
     for name in stated_floors(floors):
         if name not in known:
             why = f"its measures are {listed(known)}" if known else "only quantized and 16-bit files are measured"

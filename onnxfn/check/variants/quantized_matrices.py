@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import prod
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.check.verdict.compare import all_elements
+from onnxfn.graphs.nodes.slots import IN_TURN
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.weights.checkpoint_links import TensorEntry, numpy_dtype
 from onnxfn.weights.onnx_files import graph_nodes, numbered_tensors, stored_tensors
@@ -106,7 +107,7 @@ class QuantizedMatrix:
 def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
     """The quantized matrices of an ONNX file, in the order of its nodes, each once."""
     stored, numbered = {tensor.name: tensor for tensor in stored_tensors(file)}, numbered_tensors(file)
-    nodes = graph_nodes(file)
+    nodes = [each for node in graph_nodes(file) for each in (_as_lookups(node) if node.op_type == "QMoE" else [node])]
     sources = {node.output[0]: node.input[0] for node in nodes if node.op_type in SAME_ELEMENTS}
 
     @cache
@@ -122,8 +123,28 @@ def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
         codes = _source(node.input[node.op_type in CODES_SECOND], sources) if node.op_type in READERS else ""
         matrix = READERS[node.op_type](node, read, nodes) if codes in stored else None
         if matrix is not None:
+            matrix = _halves_apart(matrix, stored[codes].shape[1]) if IN_TURN in codes else matrix
             matrices.setdefault((codes, matrix.shape), evolve(matrix, name=codes))
     return tuple(matrices.values())
+
+
+def _as_lookups(node: Any) -> Sequence[Any]:
+    """Lookups of the two weights of a QMoE."""
+    from onnx import helper
+
+    own: Any = {"bits": _integers(node)["expert_weight_bits"], "block_size": _integers(node)["block_size"]}
+    inputs = ([node.input[at], "", node.input[at + 1]] for at in (2, 5))
+    return [helper.make_node("GatherBlockQuantized", each, [""], **own) for each in inputs]
+
+
+def _halves_apart(matrix: QuantizedMatrix, rows: int) -> QuantizedMatrix:
+    """A matrix of items of so many rows, those of one half of an item after the other; in the file they are in turn."""
+
+    def elements(index: Index) -> Elements:
+        item, row = np.divmod(np.arange(matrix.shape[0])[index], rows)
+        return matrix.elements(item * rows + row % (rows // 2) * 2 + row // (rows // 2))
+
+    return evolve(matrix, elements=elements)
 
 
 def _source(name: str, sources: Mapping[str, str]) -> str:
@@ -167,8 +188,7 @@ def _coded(codes: Array, zeros: Array, scales: Array, limits: tuple[int, int], d
     distances -= zeros
 
     def reach() -> Array:
-        at_end = (codes == limits[0]) | (codes == limits[1])
-        return np.where(at_end, np.float32(END), np.float32(HALF))
+        return np.where((codes == limits[0]) | (codes == limits[1]), np.float32(END), np.float32(HALF))
 
     return Elements(distances, scales, reach, _rounding(dtype))
 

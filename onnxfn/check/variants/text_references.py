@@ -61,10 +61,8 @@ class TextTokens:
         [[0, 1, 2, 9], [0, 3, 4, 9]]
         """
         count, length = shape
-        inner = max(1, length - len(self.before) - len(self.after))
-        texts = np.resize(self.ids, (count, inner))
-        own = [(*self.before, *row, *self.after)[:length] for row in texts]
-        return np.array(own, np.int64).reshape(shape)
+        texts = np.resize(self.ids, (count, max(1, length - len(self.before) - len(self.after))))
+        return np.array([(*self.before, *row, *self.after)[:length] for row in texts], np.int64).reshape(shape)
 
 
 def text_tokens(preprocessor: Any, checkpoint: Path | None = None, text: str | None = None) -> TextTokens | None:
@@ -136,8 +134,7 @@ def text_inputs(
         linked |= {link.input: values[link.output] for link in spec.links if link.part == other.name}
     if not reads_text(spec):
         return {**dummies(spec, {}), **linked}
-    batch = next((len(array) for array in linked.values()), None)
-    arrays = dummies(spec, _sizes(spec, linked, batch, count))
+    arrays = dummies(spec, _sizes(spec, linked, next((len(array) for array in linked.values()), None), count))
     text = {IDS: tokens.rows(arrays[IDS].shape)} if tokens is not None and IDS in arrays else {}
     known = {**arrays, **text, **linked}
     return {name: known[name].astype(array.dtype) for name, array in arrays.items()}

@@ -15,13 +15,20 @@ from onnxfn.weights.chunks import converted
 SLOT = "onnxfn.slot"
 """The key of the slot in the `meta` of an initializer."""
 
+IN_TURN = ".in_turn"
+"""How the name of a weight ends whose halves alternate."""
+
 
 @frozen
 class Slot:
-    """A parameter of the model that an initializer holds, and the order of its axes there; () is that of the model."""
+    """A parameter of the model that an initializer holds, and the order of its axes there; () is that of the model.
+
+    `in_turn`: whether the rows of its two halves along the second axis alternate.
+    """
 
     parameter: str
     perm: tuple[int, ...] = field(default=(), converter=tuple)
+    in_turn: bool = False
 
 
 def slot_of(value: Any) -> Slot | None:
@@ -74,6 +81,26 @@ def pretranspose(model: Any) -> Any:
     return model
 
 
+def put_in_turn(model: Any) -> Any:
+    """Lets experts read a slot whose halves alternate, where nodes put these in turn and nothing else reads the slot.
+
+    Before: a Reshape, a Transpose and a Reshape are before the first matrix of each MoE.
+    """
+    from onnx_ir.passes import common
+
+    experts = [each for each in model.graph.all_nodes() if each.op_type == "MoE"]
+    for node in experts:
+        value, operators = node.inputs[2], list[str]()
+        while value.producer() is not None and len(value.uses()) == 1:
+            operators.append(value.producer().op_type)
+            value = value.producer().inputs[0]
+        is_alone = slot_of(value) is not None and len(value.uses()) == 1
+        if is_alone and operators == ["Reshape", "Transpose", "Reshape"]:
+            value.meta[SLOT], value.name = evolve(value.meta[SLOT], in_turn=True), f"{value.name}{IN_TURN}"
+            node.replace_input_with(2, value)
+    return common.RemoveUnusedNodesPass()(model).model if experts else model
+
+
 def merge_slots(model: Any) -> Any:
     """Makes one initializer of the slots of one parameter with the same order of its axes."""
     first: dict[Slot, Any] = {}
@@ -95,7 +122,7 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     for value in model.graph.initializers.values():
         slot = slot_of(value)
         if slot is not None:
-            view = float_view(parameter_view(tensors(slot.parameter), slot.perm, value.name), value.dtype)
+            view = float_view(slot_view(tensors(slot.parameter), slot, value.name), value.dtype)
             if tuple(view.shape) != tuple(value.shape) or view.dtype != value.dtype:
                 raise CaptureFailed(
                     f"parameter {slot.parameter} is {view.dtype.name}{list(view.shape)}, "
@@ -103,6 +130,17 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
                 )
             value.const_value = view
     return model
+
+
+def slot_view(tensor: Any, slot: Slot, name: str) -> Any:
+    """The view of the tensor of a slot with its axes, and maybe its rows, in the order of the slot."""
+    import onnx_ir
+
+    view = parameter_view(tensor, slot.perm, name)
+    if not slot.in_turn:
+        return view
+    halves = view.raw.reshape(len(view.raw), 2, -1, *view.shape[2:]).swapaxes(1, 2)  # a view: only an axis is split
+    return onnx_ir.Tensor(halves, view.dtype, shape=view.shape, name=name)
 
 
 def parameter_view(tensor: Any, perm: tuple[int, ...], name: str) -> Any:

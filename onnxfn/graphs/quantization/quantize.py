@@ -11,6 +11,7 @@ from attrs import evolve
 
 from onnxfn.graphs.nodes.nodes import DOMAIN, compute_by, import_domain, is_operator, shape_of
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
+from onnxfn.graphs.passes.experts import expand_experts
 from onnxfn.graphs.quantization.quantized_operators import (
     REPLACEMENTS,
     Read,
@@ -47,14 +48,17 @@ def quantize_weights(
     """
     from onnx_ir.passes import common
 
-    left: list[tuple[str, str]] = []
+    def rule_of(value: Any) -> WeightRule | None:
+        slot, operators = slot_of(value), tuple(dict.fromkeys(read.operator for read in weight_reads(value)[0]))
+        return None if slot is None else rule_for(rules, names.get(slot.parameter, (slot.parameter,)), operators)
+
+    model, left = expand_experts(model, rule_of), list[tuple[str, str]]()
     for value in list(model.graph.initializers.values()):
         slot = slot_of(value)
         if slot is None or len(shape_of(value)) < MATRIX_RANK or slot.parameter.endswith("bias"):
             continue  # one bias for each expert: vectors that a lookup reads as it reads the rows of a table
         reads, problem = weight_reads(value)
-        operators = tuple(dict.fromkeys(read.operator for read in reads))
-        rule = rule_for(rules, names.get(slot.parameter, (slot.parameter,)), operators)
+        rule = rule_of(value)
         reason = "" if rule is None else problem or _obstacle(value, reads, rule)
         if reason:
             left.append((slot.parameter, reason))
@@ -76,9 +80,7 @@ def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
     _, shape = _stored(value, reads, rule)
     sizes = {"codes": 1, "scales": 2 if has_half_scales(rule) else 4, "zero_points": 1}
     about = sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule))
-    if about >= prod(shape) * value.dtype.itemsize:
-        return "its codes and scales would not be smaller"
-    return ""
+    return "its codes and scales would not be smaller" if about >= prod(shape) * value.dtype.itemsize else ""
 
 
 def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -> None:

@@ -74,14 +74,12 @@ def _conv_of_integers(weight: StoredWeight, node: Any) -> None:
     bias = node.inputs[2] if len(node.inputs) > 2 else None  # noqa: PLR2004 - data, weight, bias
     if bias is not None:
         axes = int_constant(weight.graph, *range(1, len(weight.shape) - 1))
-        sizes = (*shape_of(bias), *(1 for _ in weight.shape[2:]))
-        bias = insert_value(node, "Unsqueeze", [bias, axes], bias, sizes)
+        bias = insert_value(node, "Unsqueeze", [bias, axes], bias, (*shape_of(bias), *(1 for _ in weight.shape[2:])))
     _finish(node, product, bias)
 
 
 def _matmul_of_dequantized(weight: StoredWeight, node: Any) -> None:
-    inputs = [node.inputs[0], _dequantized(weight, node)]
-    _finish_product(node, insert_value(node, "MatMul", inputs, *_like(node)))
+    _finish_product(node, insert_value(node, "MatMul", [node.inputs[0], _dequantized(weight, node)], *_like(node)))
 
 
 def _conv_of_dequantized(weight: StoredWeight, node: Any) -> None:
@@ -124,6 +122,9 @@ def _quantized_input(source: Any, reader: Any) -> Sequence[Any]:
 def _lookup(weight: StoredWeight, node: Any) -> None:
     """A lookup of rows by operators of ONNX; one of matrices, such as those of experts, by a single operator."""
     output = node.outputs[0]
+    if "MoE" in node.op_type:
+        _experts_of_blocks(weight, node)
+        return
     if len(weight.shape) > MATRIX_RANK or output.shape is None:
         _gather_of_blocks(weight, node)
         return
@@ -131,8 +132,7 @@ def _lookup(weight: StoredWeight, node: Any) -> None:
     indices, outer, rule = _indices(weight, node), shape_of(output)[:-1], weight.rule
     blocks = weight.tensors["scales"].shape[-1]
     codes = _gathered(weight, node, indices, "codes", outer)
-    bytes_of_block = shape_of(codes)[-1]
-    numbers = _as_numbers(weight, node, codes, (*outer, blocks, bytes_of_block))
+    numbers = _as_numbers(weight, node, codes, (*outer, blocks, shape_of(codes)[-1]))
     inner = 1 if rule.bits == BYTE else 2
     scales = _with_axes(weight, node, _gathered(weight, node, indices, "scales", outer), inner)
     zero: Any = filled_constant(weight.graph, float(1 << (rule.bits - 1)), (), weight.dtype)
@@ -143,6 +143,18 @@ def _lookup(weight: StoredWeight, node: Any) -> None:
     elements = insert_value(node, "Mul", [distances, scales], numbers, shape_of(numbers))
     width = blocks * rule.block_size
     _finish_lookup(weight, node, _reshaped(weight, node, elements, outer, width), width)
+
+
+def _experts_of_blocks(weight: StoredWeight, node: Any) -> None:
+    """A QMoE of a weight in blocks; until its other matrix is quantized, this is one of floats."""
+    rule, inputs = weight.rule, list(node.inputs)
+    inputs = inputs if node.op_type == "QMoE" else [*inputs[:3], None, None, inputs[4], None]
+    at = 2 if weight.tensors["codes"].name.startswith(inputs[2].name) else 5
+    inputs[at : at + 2] = [_flat_codes(weight), weight.tensors["scales"]]
+    attributes = {key: each.value for key, each in node.attributes.items()} | {"expert_weight_bits": rule.bits}
+    attributes |= {"accuracy_level": rule.accuracy_level} if rule.accuracy_level else {}
+    attributes |= {"block_size": rule.block_size, "weights_prepacked": 0}
+    _finish(node, insert_value(node, f"{DOMAIN}::QMoE", inputs, *_like(node), **attributes))
 
 
 def _finish_lookup(weight: StoredWeight, node: Any, rows: Any, width: int) -> None:
@@ -275,8 +287,7 @@ class Read:
 def weight_reads(value: Any) -> tuple[tuple[Read, ...], str]:
     """The nodes that read a weight, and the reason why others cannot read codes; an empty text if all can."""
     reads: list[Read] = []
-    is_port = value.is_graph_output() or value.is_graph_input()
-    reason = "it is an input or an output of the graph" if is_port else ""
+    reason = "it is an input or an output of the graph" if value.is_graph_output() or value.is_graph_input() else ""
     for use in value.uses():
         of_node = _transposed_reads(use.node) if is_operator(use.node, "Transpose") else (_read(use.node, use.idx),)
         reads.extend(read for read in of_node if read is not None)
@@ -305,11 +316,10 @@ def _read(node: Any, index: int) -> Read | None:
     factors = (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0), attribute(node, "transA", 0))
     if is_operator(node, "Gemm") and index == 1 and factors == (1.0, 1.0, 0):
         return Read("MatMul", node, rows_first=bool(attribute(node, "transB", 0)))
-    if is_operator(node, "Gather") and index == 0 and attribute(node, "axis", 0) == 0 and rank >= MATRIX_RANK:
+    is_row_lookup = is_operator(node, "Gather") and index == 0 and attribute(node, "axis", 0) == 0
+    if (is_row_lookup or "MoE" in node.op_type) and rank >= MATRIX_RANK:  # these look up the matrices of a token
         return Read("Gather", node, rows_first=True)
     if is_operator(node, "GatherND") and index == 0 and attribute(node, "batch_dims", 0) == 0 and rank >= MATRIX_RANK:
         is_lookup = shape_of(node.inputs[1])[-1:] == (1,)  # each index is a single number
         return Read("Gather", node, rows_first=True) if is_lookup else None
-    if is_operator(node, "Conv") and index == 1:
-        return Read("Conv", node, rows_first=True)
-    return None
+    return Read("Conv", node, rows_first=True) if is_operator(node, "Conv") and index == 1 else None

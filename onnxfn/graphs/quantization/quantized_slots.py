@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from attrs import frozen
 
-from onnxfn.graphs.nodes.slots import Slot, float_view, parameter_view
+from onnxfn.graphs.nodes.slots import Slot, float_view, slot_view
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.quantization import INTEGERS, STATIC, WeightRule
 from onnxfn.specs.stored.reports import GraphSize
@@ -102,7 +102,7 @@ def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any], errors_of: Calla
     import onnx_ir
 
     tensor = tensors(slot.slot.parameter)
-    view = parameter_view(tensor, slot.slot.perm, slot.name)
+    view = slot_view(tensor, slot.slot, slot.name)
     if tuple(view.shape) != slot.shape:
         raise CaptureFailed(f"parameter {slot.name} is {list(view.shape)}, but the graph reads {list(slot.shape)}")
     if slot.rule.kind in INTEGERS:
