@@ -48,31 +48,31 @@ def float_form(
     # `in_memory`: from codes in blocks to the shape of their float32 elements, an external initializer.
     from onnx import TensorProto
 
-    is_half = dtype in HALVES
     replaced = {*OF_INTEGERS, OF_BLOCKS, FROM_CODES, EXPERTS}
-    if not is_half and replaced.isdisjoint(node.op_type for node in graph_nodes(file)):
+    if dtype not in HALVES and replaced.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
     model = _with_called_bodies(file, (EXPERTS,))
     for codes, shape in in_memory.items():
         tensor = model.graph.initializer.add(name=name_in_memory(codes), dims=shape, data_type=TensorProto.FLOAT)
         tensor.data_location = TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value="memory")
-    casts = [node for inner in with_inner_graphs(model.graph) for node in inner.node if node.op_type == "Cast"]
-    types = {node.output[0]: attribute.i for node in casts for attribute in node.attribute if attribute.name == "to"}
-    types |= {each.name: each.data_type for each in model.graph.initializer}
-    outer = Outer(model.graph, types, {*in_memory}, {each.name: len(each.dims) for each in model.graph.initializer})
-    findings = [line for graph in [*with_inner_graphs(model.graph)][::-1] for line in _compute_in_floats(graph, outer)]
-    if is_half:
-        _widen(model.graph)
-    return bytes(model.SerializeToString()), tuple(findings)
+    return _in_float_products(model, dtype, {*in_memory})
 
 
 def body_form(file: Path, dtype: str | None = None) -> bytes:
-    """A file whose bodies of operators are called by a domain without kernels; floats of 16 bits, `dtype`, are wide."""
-    model = _with_called_bodies(file)
+    """The float form of a file whose bodies of operators, also of those in blocks, a domain without kernels calls."""
+    return _in_float_products(_with_called_bodies(file), dtype, ())[0]
+
+
+def _in_float_products(model: Any, dtype: str | None, in_memory: Collection[str]) -> tuple[bytes, tuple[str, ...]]:
+    casts = [node for inner in with_inner_graphs(model.graph) for node in inner.node if node.op_type == "Cast"]
+    types = {node.output[0]: attribute.i for node in casts for attribute in node.attribute if attribute.name == "to"}
+    types |= {each.name: each.data_type for each in model.graph.initializer}
+    outer = Outer(model.graph, types, in_memory, {each.name: len(each.dims) for each in model.graph.initializer})
+    findings = [line for graph in [*with_inner_graphs(model.graph)][::-1] for line in _compute_in_floats(graph, outer)]
     if dtype in HALVES:
         _widen(model.graph)
-    return bytes(model.SerializeToString())
+    return bytes(model.SerializeToString()), tuple(findings)
 
 
 def _with_called_bodies(file: Path, names: Collection[str] = ()) -> Any:
@@ -183,7 +183,7 @@ def _in_floats(node: Any, groups: Mapping[str, Group], producers: Mapping[str, A
         return _with_output(new, product.attribute, output)
     if node.op_type == FROM_CODES:
         return _dequantized(node, producers.get(node.input[0]), outer)
-    is_known = node.op_type == OF_BLOCKS and not any(node.input[ZERO_POINTS + 1 :])
+    is_known = (node.op_type, node.domain) == (OF_BLOCKS, DOMAIN) and not any(node.input[ZERO_POINTS + 1 :])
     return _product_of_blocks(node, outer) if is_known else [node]
 
 
