@@ -279,7 +279,7 @@ def check_facts(report: Report | None) -> dict[str, Any]:
 
 def _multiples(difference: Difference) -> dict[str, Any]:
     """From the name of each case to the error of an output, as a multiple of what is allowed; null if infinite."""
-    return _finite({case: float(f"{multiple(error, allowed):.3g}") for case, error, allowed in difference.errors})
+    return _finite({case: float(f"{multiple(error, allowed):.6g}") for case, error, allowed in difference.errors})
 
 
 def report_of(check: Mapping[str, Any]) -> Report | None:
