@@ -34,11 +34,11 @@ LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 BUDGET = {
     "specs": 9_767,
     "architectures": 8_126,
-    "weights": 2_966,
+    "weights": 2_962,
     "models": 1_868,
     "graphs": 8_336,
     "run": 1_315,
-    "check": 6_107,
+    "check": 6_097,
     "export": 12_226,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
