@@ -8,13 +8,13 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.cases.runnable_sizes import grown, runnable_limits, with_limits
+from onnxfn.check.cases.runnable_sizes import fixed_axes, grown, runnable_limits, with_limits
 from onnxfn.graphs.capture.trace_conditions import check_ranges
 from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
 from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges
-from onnxfn.specs.conditions import Condition, is_true, range_of, symbols_of
+from onnxfn.specs.conditions import Condition, range_of, symbols_of
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, is_far, resized, with_dummies
 from onnxfn.specs.plan.size_cases import Sizes, within
@@ -72,11 +72,11 @@ def _runs(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> bool:
 
 
 def limited_part(part: Part, limits: Sequence[Condition]) -> Part:
-    """The part with limits; an axis in a limit that leaves out the sample has the size of the sample alone."""
-    refused = [limit for limit in limits if not is_true(limit.text, _sample_sizes(part.spec))]
-    names = dict.fromkeys(name for limit in refused for name in symbols_of(limit.text))
-    own = [limit for limit in limits if limit not in refused]
-    return _with_fixed(evolve(part, spec=with_limits(part.spec, own)), names)
+    """The part with limits; an axis that they fix at another size than the sample's has the size of the sample."""
+    sizes = _sample_sizes(part.spec)
+    moved = [axis.name for axis in fixed_axes(limits) if axis.low != sizes[axis.name]]
+    own = [limit for limit in limits if not {*moved} & {*symbols_of(limit.text)}]
+    return _with_fixed(evolve(part, spec=with_limits(part.spec, own)), moved)
 
 
 def with_fixed_images(part: Part) -> Part:
