@@ -41,6 +41,7 @@ def parsed_options(
     options = parser.parse_args()
     options.checkpoints = checkpoints(options.models)
     options.exporters = selected_exporters(options.exporters, options.without, peers_only=options.peers_only)
+    options.cache.mkdir(parents=True, exist_ok=True)
     return options
 
 
