@@ -39,8 +39,9 @@ def _as_text(value: str | PathLike[str]) -> Any:
     return fspath(value) if isinstance(value, str | PathLike) else value
 
 
-def _as_path(value: str | PathLike[str] | None) -> Any:
-    return Path(value) if isinstance(value, str | PathLike) else value
+def _as_path(value: Any) -> Any:
+    """A path as such; a list of texts as a tuple."""
+    return Path(value) if isinstance(value, str | PathLike) else tuple(value) if isinstance(value, list) else value
 
 
 @record
@@ -56,7 +57,7 @@ class ExportRequest:
         dtypes: Names of dtypes, as for `export`. Empty: the dtype of the spec.
         decoders: The decoder files, as for `export`.
         adapter: The folder of a LoRA adapter that PEFT wrote, as for `export`.
-        calibration: A file with the text that calibrated weights are chosen with, as for `export`.
+        calibration: A file with the text that calibrated weights are chosen with, or texts, as for `export`.
         check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
         floors: What quantized and 16-bit files must reach.
         overwrite: Whether `path` may exist.
@@ -80,7 +81,7 @@ class ExportRequest:
     dtypes: tuple[str, ...] = field(default=(), converter=dtype_names)
     decoders: Decoders = "merged"
     adapter: Path | None = field(default=None, converter=_as_path)
-    calibration: Path | None = field(default=None, converter=_as_path)
+    calibration: Path | tuple[str, ...] | None = field(default=None, converter=_as_path)
     check: CheckMode = field(default="whole", converter=check_mode)
     floors: Floors = DEFAULT_FLOORS
     overwrite: bool = False
@@ -161,7 +162,8 @@ def recorded_values(request: ExportRequest) -> dict[str, Any] | None:
     values = written(evolve(request, overwrite=False, threads=None))
     if values is None:
         return None
-    named = {name: Path(value).name if name in ("adapter", "calibration") else value for name, value in values.items()}
+    paths = {name: values[name] for name in ("adapter", "calibration") if isinstance(values.get(name), str)}
+    named = values | {name: Path(path).name for name, path in paths.items()}
     return {name: value for name, value in named.items() if name not in ("template_cache", "no_template_cache")}
 
 

@@ -50,15 +50,17 @@ Inputs = Sequence[Mapping[str, Array]]
 
 @frozen
 class Source:
-    """Where the inputs come from: a file of the caller's, a preprocessor, a checkpoint with a tokenizer."""
+    """Where the inputs come from: a file or texts of the caller's, a preprocessor, a checkpoint with a tokenizer."""
 
-    file: Path | None
+    file: Path | tuple[str, ...] | None
     preprocessor: Any
     checkpoint: Path | None
 
 
-def calibration_text(file: Path | None) -> str:
-    """The text of a file; without one the beginnings of the topics of Python's own help, 30,000 characters."""
+def calibration_text(file: Path | tuple[str, ...] | None) -> str:
+    """The text of a file, or all texts; without these the beginnings of topics of Python's help, 30,000 characters."""
+    if isinstance(file, tuple):
+        return "\n\n".join(file)
     if file is not None:
         with _file_errors(file):
             return file.read_text(encoding="utf-8")
@@ -90,7 +92,7 @@ def left_lines(left: Left) -> list[str]:
 
 def _inputs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
     """The inputs of each run of a part."""
-    if source.file is not None and source.file.suffix == ARRAYS:
+    if isinstance(source.file, Path) and source.file.suffix == ARRAYS:
         with _file_errors(source.file), np.load(source.file) as arrays:
             own = {name: arrays[name] for name in part.inputs}
         count = min(map(len, own.values()))
