@@ -68,7 +68,7 @@ def _folder_facts(content: Mapping[str, Any], folder: Path | None) -> ResultFact
             ("left out", left_out),
             ("remarks", [(remark,) for remark in content.get("remarks", ())]),
             ("weights", [(content["weights_from"],)] if content["weights_from"] else []),
-            ("limits of dynamic axes", [(limit,) for limit in content.get("limits", ())]),
+            ("limits of sizes", [(limit,) for limit in content.get("limits", ())]),
         ],
         report=report,
         root="" if folder is None else str(folder),

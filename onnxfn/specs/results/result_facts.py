@@ -90,7 +90,7 @@ def exported_facts(exported: Any) -> ResultFacts:
             *printing.left_out_sections(exported.plan),
             ("weights", [(exported.weights_from,)] if exported.weights_from else []),
             ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
-            ("limits of dynamic axes", [(str(limit),) for limit in exported.limits]),
+            ("limits of sizes", [(str(limit),) for limit in exported.limits]),
         ],
         [
             ("repeated layers", [(repeat,) for repeat in exported.repeats]),
