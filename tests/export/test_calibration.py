@@ -44,7 +44,7 @@ def test_a_text_of_the_caller_chooses_other_codes(exported, wide_llama, characte
     sizes = {file.rpartition("/")[2]: open(file, "rb").read() for file in (*exported.files, *other.files)}
     assert len(sizes["model.onnx"]) == pytest.approx(len(sizes["model_q4c.onnx"]), rel=0.01)
     assert sizes["model.onnx"] != sizes["model_q4c.onnx"]
-    onnxfn.export(spec, wide_llama, tmp_path / "list", **options | {"calibration": ["one two three four " * 200]})
+    onnxfn.export(spec, wide_llama, tmp_path / "list", **options | {"calibration": iter(["one two three four " * 200])})
     assert (tmp_path / "list" / "model.onnx").read_bytes() == sizes["model.onnx"]
 
 

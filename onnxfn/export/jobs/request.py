@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ def _as_text(value: str | PathLike[str]) -> Any:
 
 
 def _as_path(value: Any) -> Any:
-    """A path as such; a list of texts as a tuple."""
-    return Path(value) if isinstance(value, str | PathLike) else tuple(value) if isinstance(value, list) else value
+    """A path as such; texts, such as a list or a column of a dataset, as a tuple."""
+    return Path(value) if isinstance(value, str | PathLike) else tuple(value) if isinstance(value, Iterable) else value
 
 
 @record
