@@ -1,6 +1,7 @@
 """No record takes a value that its fields cannot have: the error names the record, the field, the value, what fits."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -64,7 +65,8 @@ def wrong_values(annotation):
         return objects | st.sampled_from(("nope", 3.5))
     if any(get_origin(argument) in (tuple, Named) for argument in arguments):
         items = () if Any in [item for argument in arguments for item in get_args(argument)] else ((object(),), [3j])
-        return objects | st.sampled_from((3, "x", *items))
+        texts = () if Path in arguments else ("x",)  # a path may be written as a text
+        return objects | st.sampled_from((3, *texts, *items))
     return objects if own is None else objects | own
 
 
