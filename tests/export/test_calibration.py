@@ -51,7 +51,10 @@ def test_a_text_of_the_caller_chooses_other_codes(exported, wide_llama, characte
 def test_calibration_needs_a_tokenizer_and_a_text(wide_llama, characters, tmp_path):
     said = refusal(onnxfn.InvalidSpec, onnxfn.export, SPEC, wide_llama, tmp_path / "out", dtypes=["q4c"])
     assert "calibrated weights need a tokenizer" in said
-    options = {"dtypes": ["q4c"], "preprocessor": characters, "calibration": tmp_path / "none"}
+    options = {"dtypes": ["q4c"], "preprocessor": characters, "calibration": []}
+    said = refusal(onnxfn.InvalidSpec, onnxfn.export, SPEC, wide_llama, tmp_path / "out", **options)
+    assert said == "calibrated weights need a text; it is empty"
+    options["calibration"] = tmp_path / "none"
     assert "cannot be read" in refusal(onnxfn.InvalidSpec, onnxfn.export, SPEC, wide_llama, tmp_path / "out", **options)
 
 

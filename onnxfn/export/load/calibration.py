@@ -106,8 +106,9 @@ def _inputs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
 def calibration_tokens(source: Source, plan: Plan) -> TextTokens:
     """The tokens of the text of a source. InvalidSpec without a tokenizer, or if the model lacks one of them."""
     tokens = text_tokens(source.preprocessor, source.checkpoint, calibration_text(source.file))
-    if tokens is None:
-        raise InvalidSpec("calibrated weights need a tokenizer; pass it, preprocessor=..., or checkpoint=...")
+    if tokens is None or not len(tokens.ids):
+        what = "a text; it is empty" if tokens else "a tokenizer; pass it, preprocessor=..., or checkpoint=..."
+        raise InvalidSpec(f"calibrated weights need {what}")
     known = vocabulary(plan)
     if 0 < known <= tokens.largest:
         raise InvalidSpec(
