@@ -5,6 +5,7 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
+from unittest import mock
 from uuid import uuid4
 
 import pytest
@@ -124,16 +125,17 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="module", autouse=True)
 def _cache_of_the_module(tmp_path_factory):
-    """No fixture of a module reads the cache of another module or of the user: it is made before `_own_cache`."""
+    """No fixture of a module reads the cache of another module or of the user: it is made before `_own_environment`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(_cache_of_the_module, monkeypatch, tmp_path_factory):
-    """No test reads the cache of another test or of the user."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{uuid4()}"))
+def _own_environment(_cache_of_the_module, tmp_path_factory):
+    """No test reads the cache of another test or of the user, or a variable that another test set."""
+    with mock.patch.dict(os.environ, XDG_CACHE_HOME=str(tmp_path_factory.getbasetemp() / f"cache-{uuid4()}")):
+        yield
 
 
 @pytest.fixture(scope="module")
