@@ -41,7 +41,8 @@ def _as_text(value: str | PathLike[str]) -> Any:
 
 
 def _as_path(value: Any) -> Any:
-    """A path as such; texts, such as a list or a column of a dataset, as a tuple."""
+    """A path as such; texts, such as a list, a column of a dataset or what a function returns, as a tuple."""
+    value = value() if callable(value) else value
     return Path(value) if isinstance(value, str | PathLike) else tuple(value) if isinstance(value, Iterable) else value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,7 +41,7 @@ def export(
     on_event: OnEvent = ignore,
     timeout: float | None = None,
     threads: int | None = None,
-    calibration: str | Path | Iterable[str] | None = None,
+    calibration: str | Path | Iterable[str] | Callable[[], Iterable[str]] | None = None,
 ) -> Exported:
     """Writes a PyTorch model as ONNX files and checks them against the model.
 
@@ -92,12 +92,11 @@ def export(
             ends first, so it takes up to a second, longer for larger operators. If ONNX Runtime was loading a file, its
             thread ends by itself, up to a few seconds later.
         timeout: Seconds after which the export is stopped. None: there is no limit.
-        threads: The threads of PyTorch and of ONNX Runtime meanwhile. None: as many as cores are idle at the start, and
-            no more than PyTorch has.
-        calibration: A text file, or texts (a list, a column of a dataset, a generator), 4,096 tokens of which choose
-            the codes of calibrated weights, `dtypes=["q4c"]`, and the scales of activations, `["int8-static"]`: like
-            what the model will read. For scales, it may be an `.npz` file with the rows of each input. None: parts of
-            the help of Python, or pictures that are made.
+        threads: The threads of PyTorch and of ONNX Runtime. None: as many as cores are idle, at most those of PyTorch.
+        calibration: A text file, texts (a list, a column of a dataset, a generator), or a function that returns texts.
+            4,096 tokens of them choose the codes of calibrated weights, `dtypes=["q4c"]`, and the scales of
+            activations, `["int8-static"]`: like what the model will read. For scales, it may be an `.npz` file with the
+            rows of each input. None: parts of the help of Python, or pictures that are made.
 
     Returns:
         The paths of the files, the plan, the report of the check, and the seconds of each stage. `result(**inputs)`,

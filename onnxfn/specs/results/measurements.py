@@ -32,8 +32,7 @@ class Floors:
     `check/variants/measures.py` has the defaults and their reasons.
 
     Attributes:
-        agreement: The share of positions at which the file and PyTorch in float32 have the same likeliest token or
-            class.
+        agreement: The share of positions with the same likeliest token or class in the file and PyTorch in float32.
         kl: The mean KL divergence of the file's distribution over tokens from PyTorch's. This floor is an upper bound.
         cosine: The cosine of an output and PyTorch's.
         iou: The mean overlap of the boxes with the highest scores and the file's: intersection over union.
