@@ -17,7 +17,6 @@ from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.results.output_types import output_dtype, tensor_dtype
 from onnxfn.specs.results.printing import (
-    Sections,
     chosen_sections,
     file_size,
     left_out_sections,
@@ -84,10 +83,10 @@ def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:
     remarks = [(remark,) for part in parts.values() for remark in part.plan.remarks]
     facts = [(name, exported_facts(part)) for name, part in parts.items()]
     files = {f"{name}/{file}": row for name, each in facts for file, row in each.files.items()}
-    others = [f"{name}/{file}" for name, each in facts for file in each.others]
+    written = {file.relative_to(path).as_posix() for file in Path(path).rglob("*") if file.is_file()}
+    others = sorted(written.union(f"{name}/{file}" for name, each in facts for file in each.others) - files.keys())
     rows = file_rows(ResultFacts(heading, "", files, others, {}, ()))
-    sections: Sections = [(f"files in {path}", rows), ("remarks", remarks)]
-    return screen(heading, sections, f"{seconds:.1f} s · {size}")
+    return screen(heading, [(f"files in {path}", rows), ("remarks", remarks)], f"{seconds:.1f} s · {size}")
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-export", 1
