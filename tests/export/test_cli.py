@@ -37,7 +37,7 @@ def test_export_finds_the_task_prints_it_and_copies_the_tokenizer_that_feeds_the
     assert "task: fill-mask (found)" in result.stdout
     assert "check passed" in result.stdout
     copied = {path.name for path in checkpoint.iterdir()} - {"model.safetensors"}
-    assert {path.name for path in out.iterdir()} == {"onnx", "README.md", "report.json", *copied}
+    assert {path.name for path in out.iterdir()} == {"onnx", "README.md", "graph.svg", "report.json", *copied}
     assert [path.name for path in (out / "onnx").iterdir()] == ["model.onnx"]
     tokens = AutoTokenizer.from_pretrained(out)("cat cat", return_tensors="np")
     logits = onnxfn.load(out)(**{name: tokens[name].astype(np.int64) for name in tokens})["logits"]
@@ -94,6 +94,8 @@ def test_a_folder_without_a_configuration_lists_its_files_and_a_name_is_needed(t
     (tmp_path / "weights.bin").write_text("")
     message = error_of("export", tmp_path, tmp_path / "out")
     assert message == f"no config.json in {tmp_path}; files: weights.bin; pass the folder of a checkpoint"
+    (tmp_path / "model_index.json").write_text("{}")
+    assert error_of("export", tmp_path, tmp_path / "out").endswith("weights.bin; add --library diffusers")
     assert error_of("export", "", tmp_path / "out").startswith("the checkpoint has no name: ")
 
 

@@ -56,5 +56,6 @@ def _with_config(folder: Path) -> Path:
     if CONFIG not in files and ADAPTER in files:
         raise ModelNotFound(f"{folder} is an adapter, not a model; export its model, with --adapter {folder}")
     if CONFIG not in files:
-        raise ModelNotFound(f"no config.json in {folder}; files: {listed(files)}; pass the folder of a checkpoint")
+        change = "add --library diffusers" if "model_index.json" in files else "pass the folder of a checkpoint"
+        raise ModelNotFound(f"no config.json in {folder}; files: {listed(files)}; {change}")
     return folder
