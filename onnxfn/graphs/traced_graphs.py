@@ -1,7 +1,5 @@
 """The graph of a part from traces of its model, after the passes; its parameters are slots."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager

@@ -5,8 +5,6 @@ opset 27, whose definitions in small operators it runs. The graph gets the stand
 have no standard operator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

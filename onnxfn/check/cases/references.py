@@ -4,8 +4,6 @@ A decoder takes its KV cache as inputs. A trained model never has a random cache
 order of summation. Therefore PyTorch computes the past of a case from a prompt of that length.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import CDLL

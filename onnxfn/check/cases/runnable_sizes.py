@@ -1,7 +1,5 @@
 """The sizes at which PyTorch can run a model, found by running it: they depend on its configuration."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import chain, combinations

@@ -5,8 +5,6 @@ layer `i`. Masks, angles and sizes do not count: they do not depend on weights o
 layers do not form a chain, and the graph has no sections.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter

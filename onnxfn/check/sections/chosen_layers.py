@@ -1,7 +1,5 @@
 """A model that runs only some of its layers, and the hidden states between them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial

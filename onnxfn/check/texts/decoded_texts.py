@@ -5,8 +5,6 @@ So an error in the cache shows, which a comparison of single steps may miss. Onl
 model may write the placeholder of an image, and no image belongs to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The parts of a model that sees or hears as a whole: the decoder of their files for a prompt, and PyTorch's logits."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager

@@ -5,8 +5,6 @@ client does. PyTorch's `forward` gets the pixels and the tokens, and computes fe
 So an error between the parts shows, such as positions of another image, which the check of each part cannot see.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from functools import partial

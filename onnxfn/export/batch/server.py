@@ -1,7 +1,5 @@
 """`python -m onnxfn.export.batch.server`: runs each job that a connection brings in a copy of this process."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

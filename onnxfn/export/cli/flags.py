@@ -1,7 +1,5 @@
 """Functions as commands of typer: with options of the table, their output, and errors in a line on the error stream."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import sys

@@ -1,7 +1,5 @@
 """Errors in one line: for the command line, and for the results of many exports."""
 
-from __future__ import annotations
-
 from onnxfn.specs.errors import OnnxfnError, first_line, os_error_text, root_cause
 
 

@@ -5,8 +5,6 @@ an LSTM and an RNN loop over time: a trace would unroll the steps of the sample.
 a projection, which ONNX has none for, is a Scan over time.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

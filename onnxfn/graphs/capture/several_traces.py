@@ -5,8 +5,6 @@ operators at all sizes, the numbers that differ from trace to trace are formulas
 16 next to tensors of 12, 13, 16 tokens is their number.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ A trace takes one side of each branch. torch keeps the conditions as guards, amo
 broadcasting. Those of the model are the ones that are asked for outside of torch.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

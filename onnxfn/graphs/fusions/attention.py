@@ -1,7 +1,5 @@
 """The pass that fuses attention, which below opset 23 is about ten nodes, and the pass that simplifies masks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """The pass that fuses rotary embeddings (RoPE); each is found from a node that occurs only once in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

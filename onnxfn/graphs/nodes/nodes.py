@@ -1,7 +1,5 @@
 """Nodes of ONNX graphs: searched, made, replaced; their constants and shapes; the errors of passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256

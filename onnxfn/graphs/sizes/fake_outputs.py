@@ -7,8 +7,6 @@ They also make views exact. torch's formula decides by the traced sizes which ax
 `4 // windows`, which is wrong if `windows` does not divide 4, as in Florence-2's vision encoder at other sizes.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Translations of operators on elements, order, distances and complex numbers, which torch's own table lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Translations to ONNX of torch operators that torch's own table lacks or translates wrongly."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

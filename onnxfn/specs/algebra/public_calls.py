@@ -1,7 +1,5 @@
 """Errors of public calls, and their notes about packages that are newer than any tried version."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -1,7 +1,5 @@
 """A result as HTML: a page of one file, or a part of a notebook; plots are SVG whose places are percents."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

@@ -4,8 +4,6 @@
 of the records without importing the records, because the records import this module.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
