@@ -296,17 +296,11 @@ def report_words(report: Any) -> list[str]:
     return [*words, *(counted(count, name) for name, count in others.items() if count)]
 
 
-def exported_title(exported: Any) -> str:
-    """The name, the task, the opset and the status of the check of an export, in one line."""
-    return " · ".join(exported_words(exported)[:-1])
-
-
 def exported_words(exported: Any) -> list[str]:
-    """The name, the task, the opset, the status of the check, and the number of files of an export."""
+    """The name, the task, the opset and the status of the check of an export."""
     spec = exported.plan.parts[0].spec
     status = "unchecked" if exported.report is None else check_status(exported.report)
-    words = (spec.name, exported.plan.task, f"opset {exported.opset}", status, counted(len(exported.files), "files"))
-    return [word for word in words if word]
+    return [word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", status) if word]
 
 
 def _file_summary(file: Any) -> str:

@@ -73,7 +73,7 @@ def exported_facts(exported: Any) -> ResultFacts:
     first = {f"{part.name}.onnx": part for part in exported.plan.parts if is_first_variant(part, exported.plan)}
     of_first = {name: first[PurePath(name).name] for name in graphs or first if PurePath(name).name in first}
     return ResultFacts(
-        printing.exported_title(exported),
+        " · ".join(printing.exported_words(exported)),
         printing.exported_summary(exported),
         {
             name: graph_columns(size.bytes, size.parameters, size.nodes)
