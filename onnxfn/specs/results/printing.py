@@ -18,11 +18,10 @@ from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.results.measurements import STATUS, measured_rows, multiple, quality, section_rows, with_heads
+from onnxfn.specs.results.measurements import STATUS, Rows, measured_rows, multiple, quality, section_rows, with_heads
 from onnxfn.specs.results.output_types import MODALITY_OF, output_dtype, tensor_dtype
 from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_groups
 
-Rows = Sequence[Sequence[str]]
 Sections = Sequence[tuple[str, Rows]]
 
 NO_TYPES: Mapping[str, str] = MappingProxyType({})

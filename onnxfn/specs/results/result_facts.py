@@ -15,8 +15,8 @@ from attrs import field, frozen
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import listed
 from onnxfn.specs.results import printing
-from onnxfn.specs.results.measurements import is_first_variant, section_rows, variant_rows, with_heads
-from onnxfn.specs.results.printing import Rows, Sections, file_size, magnitude
+from onnxfn.specs.results.measurements import Rows, is_first_variant, section_rows, variant_rows, with_heads
+from onnxfn.specs.results.printing import Sections, file_size, magnitude
 from onnxfn.specs.short_repr import grouped_rows
 
 VERBOSE = "--verbose"
