@@ -1,7 +1,5 @@
 """The table of architectures: model type -> spec without a task."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

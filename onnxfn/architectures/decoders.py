@@ -1,7 +1,5 @@
 """Decoders of text. Rows that Optimum also has take its inputs and tasks (tests/contract)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from onnxfn.architectures.families.recurrent import (

@@ -1,7 +1,5 @@
 """Models for detection, segmentation, depth and keypoints. Rows that Optimum also has take its inputs and tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from onnxfn.architectures.families.detection import (

@@ -1,7 +1,5 @@
 """The short names of patches and wrappers in specs: `file.function` of `patches/file.py` or `wrappers/file.py`."""
 
-from __future__ import annotations
-
 import ast
 from importlib.util import find_spec
 from pathlib import Path

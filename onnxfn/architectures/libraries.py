@@ -1,7 +1,5 @@
 """Models of timm, sentence-transformers and diffusers, with Optimum's inputs and tasks (tests/contract)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """Models for text with images, videos or audio. Rows that Optimum also has take its inputs and tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 

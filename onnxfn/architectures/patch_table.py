@@ -1,7 +1,5 @@
 """The functions of libraries that are replaced during a trace, by the modules of layers, with reasons."""
 
-from __future__ import annotations
-
 import builtins
 import inspect
 import sys

@@ -1,7 +1,5 @@
 """The rules by which tokens and features of images and sounds become one sequence, from a configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

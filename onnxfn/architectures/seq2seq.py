@@ -1,7 +1,5 @@
 """Encoder-decoders, those of two models, and the table of all; rows of Optimum take its inputs and tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

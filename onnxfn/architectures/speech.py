@@ -1,7 +1,5 @@
 """Encoder-decoders that read audio and generate a text or notes, and those that read a text and generate audio."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

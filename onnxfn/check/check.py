@@ -1,7 +1,5 @@
 """Compares an ONNX file with PyTorch in the cases of its part, at other sizes than those it was traced with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -1,7 +1,5 @@
 """The sizes at which a file is wrong, and the limits that leave them out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

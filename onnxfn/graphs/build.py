@@ -1,7 +1,5 @@
 """Builds the finished graph of a part from a model: capture, passes, the template cache, weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The graph of a part from traces of its model, after the passes; its parameters are slots."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -50,7 +48,8 @@ def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOp
             return _from_repeats(model, part, timed, options, stacks, cache_stack)
         except (LayersDiffer, CaptureFailed) as error:
             why = str(error)
-    return evolve(_from_trace(model, part, timed, options), traced_layers=f"every layer traced: {why}" if why else "")
+    built = _from_trace(model, part, timed, options)
+    return evolve(built, traced_layers=f"every layer traced: {why}" if why else "")
 
 
 def _from_repeats(

@@ -1,7 +1,5 @@
 """The pass that makes the ranges of values the outputs of a graph."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

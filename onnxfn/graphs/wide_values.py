@@ -5,8 +5,6 @@ stored matrix computes in float16 nevertheless, so that no matrix is cast: it re
 and its result is multiplied by it in float32. Both are exact, but for numbers near the smallest of float16.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import ceil, inf, log2
 from types import MappingProxyType

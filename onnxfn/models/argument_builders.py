@@ -1,7 +1,5 @@
 """Functions that build an argument of `forward`, such as a cache, from the model and the tensors, nested by paths."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Weights that are converted or read from elsewhere when a function of torch needs them, or merged with an adapter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache

@@ -1,7 +1,5 @@
 """The float dtypes of a model, and copies of a model in another float dtype."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Convolutions that also do what the batch norms right after them do, as kernels of integers need it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """A model's `forward` as a function of the planned inputs that returns the planned outputs."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence

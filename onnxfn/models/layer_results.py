@@ -1,7 +1,5 @@
 """What the layers of a model return in a run, so that another run need not compute those before a changed weight."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack

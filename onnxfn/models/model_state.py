@@ -1,7 +1,5 @@
 """A copy of a model on the same tensors, or on tensors of the CPU; evaluation mode and attention, restored."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import gc

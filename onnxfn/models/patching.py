@@ -1,7 +1,5 @@
 """Patches: functions of other packages, replaced while a model is traced; each thread sees its own replacements."""
 
-from __future__ import annotations
-
 import builtins
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """The one call of what loads from a checkpoint: its code runs only if the caller trusts it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The inputs of linear layers and experts in runs on real inputs, as what calibration needs to know of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """Weights that have other values than their tensors: they are read from elsewhere when a function needs them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

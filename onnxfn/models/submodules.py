@@ -1,7 +1,5 @@
 """The module of a function or of a wrapped model, and the submodule of a part."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Modes of a thread while torch traces: silence, the lock, and functions called in place of torch's."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import sys

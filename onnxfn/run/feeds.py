@@ -1,7 +1,5 @@
 """The arrays that a caller passes to an ONNX file, checked against its inputs: names, dtypes, shapes, limits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any

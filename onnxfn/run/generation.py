@@ -28,14 +28,14 @@ from onnxfn.run.prompts import (
 from onnxfn.run.sessions import open_session
 from onnxfn.run.towers import TOWERS, argument_of, embedded, with_features
 from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.edits.behaviors import DECODER, DECODER_WITH_PAST, ENCODER, MERGED_DECODER
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, listed
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.checkpoint_files import checkpoint_files
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 
-ENCODER = "encoder_model"
-DECODERS = (("decoder_model_merged",), ("decoder_model", "decoder_with_past_model"))
+DECODERS = ((MERGED_DECODER,), (DECODER, DECODER_WITH_PAST))
 """The decoder files of an encoder-decoder: one file, or one for the first token and one for the others."""
 
 

@@ -1,7 +1,5 @@
 """Greedy decoding with ONNX Runtime sessions. All it needs is in the names of their inputs and outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """One sequence of embeddings from the tokens of a text and the features of images and sounds; its positions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np

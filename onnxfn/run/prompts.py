@@ -3,8 +3,6 @@
 A processor in the folder of an export computes them from a text, images and sounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike

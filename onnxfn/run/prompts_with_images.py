@@ -1,7 +1,5 @@
 """Texts with images and sounds for the check of a whole model, from the dummies of its parts and by its processor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from math import prod

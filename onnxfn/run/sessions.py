@@ -1,7 +1,5 @@
 """Opens ONNX files with ONNX Runtime on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial

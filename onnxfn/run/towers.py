@@ -1,7 +1,5 @@
 """The encoder files of images and sounds, and what a decoder takes from them: features, its inputs, its first token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """The ranges of the values of an ONNX file, measured by ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 

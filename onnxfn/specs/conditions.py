@@ -1,7 +1,5 @@
 """Conditions on the sizes of axes: comparisons of formulas, which files state, so that a text is parsed, never run."""
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

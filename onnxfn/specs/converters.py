@@ -1,7 +1,5 @@
 """Converters of fields; from the name of a function to the function, from the path of a tensor to it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from numbers import Integral, Real

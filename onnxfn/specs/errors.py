@@ -242,3 +242,21 @@ def _has_current_folder() -> bool:
         return bool(Path.cwd())
     except OSError:
         return False
+
+
+def error_line(error: Exception) -> str:
+    """The message of any error in one line, for the command line and for the results of many exports."""
+    match error:
+        case OnnxfnError():
+            line = str(error)
+        case OSError():
+            line = os_error_text(error)
+        case MemoryError():
+            line = f"not enough memory: {first_line(error)}; use a machine with more memory, or smaller sizes"
+        case _:
+            cause = root_cause(error)
+            line = (
+                f"unexpected error: {type(cause).__name__}: {first_line(cause)}; "
+                "please report it as a fault of onnxfn, with its traceback"
+            )
+    return " ".join(line.splitlines())

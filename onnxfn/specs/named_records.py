@@ -1,7 +1,5 @@
 """Records in order that are also found by name: `spec.inputs[0]`, `spec.inputs["input_ids"]`. Types: the `.pyi`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from types import GenericAlias
 from typing import Any

@@ -1,7 +1,5 @@
 """Which opsets and operators programs run: data, by which the opset of a graph is chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

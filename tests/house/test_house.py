@@ -32,14 +32,14 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_767,
-    "architectures": 8_126,
+    "specs": 9_734,
+    "architectures": 8_012,
     "weights": 2_962,
-    "models": 1_868,
-    "graphs": 8_336,
-    "run": 1_315,
-    "check": 6_097,
-    "export": 12_233,
+    "models": 1_842,
+    "graphs": 8_289,
+    "run": 1_299,
+    "check": 6_074,
+    "export": 12_088,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

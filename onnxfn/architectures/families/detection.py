@@ -1,7 +1,5 @@
 """Families of models for dense outputs of images: boxes, masks, depths, keypoints."""
 
-from __future__ import annotations
-
 from onnxfn.architectures.families.rows import sized_in
 from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads

@@ -1,7 +1,5 @@
 """The inputs of towers as processors give them, named as by `get_image_features` or `get_audio_features`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """The parts of models that see or hear and write, as specs: towers, the table of tokens, the language model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

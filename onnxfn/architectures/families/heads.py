@@ -1,7 +1,5 @@
 """Outputs of tasks that a row lacks: it has the heads of its family if transformers lists classes for them."""
 
-from __future__ import annotations
-
 from attrs import frozen
 
 from onnxfn.architectures.families.audio import audio_frames, audio_transcription, mel_inputs, waveforms

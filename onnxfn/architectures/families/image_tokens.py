@@ -6,8 +6,6 @@ codes for the next step, and a decoder turns all codes of an image into pixels.
 Source: "Janus: Decoupling Visual Encoding for Unified Multimodal Understanding and Generation", arXiv 2410.13848.
 """
 
-from __future__ import annotations
-
 from attrs import evolve
 
 from onnxfn.architectures.families.rows import sized_in

@@ -1,7 +1,5 @@
 """Layers with a recurrent state (state spaces, linear attention): the rows of their cache, as `past_conv.0`."""
 
-from __future__ import annotations
-
 from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.facts import runs
 from onnxfn.specs.algebra.spec import ExportSpec

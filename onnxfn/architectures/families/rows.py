@@ -1,7 +1,5 @@
 """How rows are written: one row for several model types, sizes of axes in the trace and in the cases of the check."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 

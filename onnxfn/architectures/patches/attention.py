@@ -1,7 +1,5 @@
 """Attention and positions of texts, without loops over tokens and without branches on values (transformers 5.23)."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import math

@@ -1,7 +1,5 @@
 """DPT for images of any size, and ZoeDepth with any number of depth ranges (transformers 5.23)."""
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Any
 

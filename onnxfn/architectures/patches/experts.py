@@ -1,7 +1,5 @@
 """Mixtures of experts without a loop over experts: each token gathers the weights of its own, as `batched_mm`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Features of all images, whole: transformers (5.23) splits them into a list, which a graph cannot have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Vision towers that convolve or merge the patches of each image on its grid: neighbours are read by their index."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

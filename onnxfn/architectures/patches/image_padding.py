@@ -1,7 +1,5 @@
 """Padding and windows of images of any size, in transformers (5.23), timm (1.0) and diffusers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Replacements of functions that convert image sizes to Python numbers or branch on them (transformers 5.23)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Keypoints of all images of a batch at once, for any number of them, also 0 (transformers 5.23)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

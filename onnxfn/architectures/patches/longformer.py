@@ -4,8 +4,6 @@ A sequence is split into blocks of half a window. Each block attends to itself a
 global attention are gathered. As in the original, memory is linear in the length. The results are the same.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

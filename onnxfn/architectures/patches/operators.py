@@ -5,8 +5,6 @@ opset 27, whose definitions in small operators it runs. The graph gets the stand
 have no standard operator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -108,8 +106,10 @@ def experts_forward(self: Any, experts_implementation: str, default: Callable[..
 def _is_swiglu(experts: Any) -> bool:
     """Whether the gate of experts is SwiGLU of two halves, without limits: it has its values."""
     with torch_name("without_dispatch")():
-        gate, up = torch.cartesian_prod(*[torch.linspace(-12, 12, 49) ** 5] * 2).mT
-        return bool(torch.allclose(experts._apply_gate(torch.cat([gate, up])[None])[0], functional.silu(gate) * up))
+        numbers = torch.linspace(-12, 12, 49) ** 5
+        gate, up = torch.cartesian_prod(numbers, numbers).mT
+        computed = experts._apply_gate(torch.cat([gate, up])[None])[0]
+        return bool(torch.allclose(computed, functional.silu(gate) * up))
 
 
 def _operator(name: str, inputs: Sequence[Tensor | None], shapes: Sequence[Any], **attributes: Any) -> Sequence[Tensor]:

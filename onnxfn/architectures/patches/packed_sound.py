@@ -1,7 +1,5 @@
 """Audio towers that take the frames of all sounds in one row, without loops over the sounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

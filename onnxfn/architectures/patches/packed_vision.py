@@ -1,7 +1,5 @@
 """Vision towers without loops over images: all is computed from the index of a patch (vision_utils of 5.23)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ In PyTorch a text of several tokens starts from a state of zeros in the first Ma
 
 # ruff: noqa: N803, N806 - A, B, C and D are the letters of the Mamba papers
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

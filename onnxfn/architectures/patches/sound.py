@@ -1,7 +1,5 @@
 """Models of sounds: sizes that are held in tensors, loops over sounds, branches on lengths (transformers 5.23)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Heads, shifts and transforms of texts, without what a trace fixes (transformers 5.23)."""
 
-from __future__ import annotations
-
 from statistics import NormalDist
 from typing import Any
 

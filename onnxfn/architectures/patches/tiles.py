@@ -6,8 +6,6 @@ new line after each. Images without tiles have the rows of the whole image and o
 Source: "LLaVA-NeXT: Improved reasoning, OCR, and world knowledge", 2024; "LLaVA-OneVision", arXiv 2408.03326.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """TimesFM 2.5's statistics for all patches at once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Names that differ between versions of transformers, by what an object has; specs and ONNX keep those of 5.20."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps

@@ -1,7 +1,5 @@
 """The private names of torch (2.12 to 2.15 were tried) and onnxscript (0.7) that onnxfn uses, and the form of each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """The private names of transformers (5.20 to 5.24) that onnxfn uses; patch_table.py names replaced functions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

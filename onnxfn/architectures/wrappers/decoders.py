@@ -1,7 +1,5 @@
 """Decoders that take embeddings, OLMo Hybrid and PP-FormulaNet (transformers 5.23)."""
 
-from __future__ import annotations
-
 from functools import wraps
 from typing import Any
 

@@ -1,7 +1,5 @@
 """EoMT and LightGlue (modeling_eomt, modeling_lightglue, transformers 5.23)."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The method of a model that computes the features of images or sounds, and its arguments."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """The parts of a model that sees or hears and writes: images and sounds to features, tokens to embeddings."""
 
-from __future__ import annotations
-
 from collections import UserList
 from functools import wraps
 from typing import Any

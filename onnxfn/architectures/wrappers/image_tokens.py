@@ -1,7 +1,5 @@
 """The embeddings of a model that also draws, by tokens of images (Janus)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

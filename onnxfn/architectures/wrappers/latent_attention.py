@@ -1,7 +1,5 @@
 """Multi-head latent attention whose cache holds the keys and values of all heads (DeepSeek-V3, transformers 5.23)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps

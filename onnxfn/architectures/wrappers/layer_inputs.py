@@ -1,7 +1,5 @@
 """Models whose layers get inputs of their own, by token: Gemma 3n (ai.google.dev/gemma/docs/gemma-3n, PLE caching)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 LAYER_INPUTS = "per_layer_inputs"

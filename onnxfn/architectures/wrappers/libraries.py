@@ -1,7 +1,5 @@
 """Models of sentence-transformers, with named outputs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The `torch.nn.Module` that a part runs: from a function, or from a path in the model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps

@@ -1,7 +1,5 @@
 """MusicGen, Pop2Piano and EnCodec (transformers 5.23)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

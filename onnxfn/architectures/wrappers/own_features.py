@@ -1,7 +1,5 @@
 """Features of images and sounds that `forward` of a model computes, and no method of it (transformers 5.23)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

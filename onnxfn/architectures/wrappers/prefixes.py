@@ -1,7 +1,5 @@
 """Decoders that read prompts in both directions: PaliGemma (arXiv 2407.07726, section 3)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

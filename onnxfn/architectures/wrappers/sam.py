@@ -1,7 +1,5 @@
 """The two graphs of SAM: one runs once per image, the other once per prompt (modeling_sam, transformers 5.23)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The three graphs of SpeechT5 for speech from text, one text at a time (modeling_speecht5, transformers 5.23)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

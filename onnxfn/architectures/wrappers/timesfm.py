@@ -1,7 +1,5 @@
 """Forecasts of TimesFM for a batch of series of one length, where the models loop over a list (transformers 5.23)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

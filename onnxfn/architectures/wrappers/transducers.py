@@ -1,7 +1,5 @@
 """The two graphs of a transducer: the encoder runs once, the decoder once per token (transformers 5.23)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Speech from text by VITS, with the same noise in each call (modeling_vits, transformers 5.23)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

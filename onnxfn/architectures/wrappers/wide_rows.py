@@ -7,8 +7,6 @@ Rows of tokens have zeros there. Programs copy whole rows in place of placeholde
 Source: "DeepStack: Deeply Stacking Visual Tokens is Surprisingly Simple and Effective for LMMs", arXiv 2406.04334.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from typing import Any

@@ -210,7 +210,8 @@ class Divergence:
 
 def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence | None:
     """The first difference of a file from PyTorch in the first failing case; CheckFailed if the file cannot run."""
-    failing = next(_failing_cases(checked, open_check_session(checked.file, content=checked.content), cases), None)
+    session = open_check_session(checked.file, content=checked.content)
+    failing = next(_failing_cases(checked, session, cases), None)
     if failing is None:
         return None
     case, reference, worst = failing
@@ -305,7 +306,8 @@ def _is_another(each: MatchedTensor, values: GraphValues, pair: Callable[[Matche
     if value is None:
         return False
     left, right = (np.sort(array, axis=None) for array in (values.arrays[value], each.tensor.array))
-    return not np.allclose(left, right, rtol=0.0, atol=SAME_ELEMENTS * float(np.abs(right).max(initial=0.0)))
+    tolerance = SAME_ELEMENTS * float(np.abs(right).max(initial=0.0))
+    return not np.allclose(left, right, rtol=0.0, atol=tolerance)
 
 
 def _source(tensors: Sequence[MatchedTensor], wrong: int) -> int:

@@ -1,7 +1,5 @@
 """Compares the inputs and outputs that an ONNX file declares with those of the plan: names, order, axes and dtypes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A decoder takes its KV cache as inputs. A trained model never has a random cache
 order of summation. Therefore PyTorch computes the past of a case from a prompt of that length.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import CDLL
@@ -209,7 +207,8 @@ def references(
     """The reference of each case of a part within limits, computed one by one in `dtype`; then those of other cases."""
     every_case = (*affordable_cases(model, part, real_inputs, limits), *others)
     return_memory = getattr(CDLL(None), "malloc_trim", int) if sys.platform == "linux" else int
-    work = [0, *accumulate(prod(max(1, size) for size in known_sizes(case.spec, {}).values()) for case in every_case)]
+    elements = [prod(max(1, size) for size in known_sizes(case.spec, {}).values()) for case in every_case]
+    work = [0, *accumulate(elements)]
     ready = [0.0, *((before + after) / 2 * len(every_case) / work[-1] for before, after in pairwise(work))]
     for number, case in enumerate(every_case):
         tick(ready[number], len(every_case), ready[number + 1])

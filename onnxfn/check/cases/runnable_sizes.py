@@ -1,7 +1,5 @@
 """The sizes at which PyTorch can run a model, found by running it: they depend on its configuration."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import chain, combinations
@@ -106,7 +104,8 @@ def _least(base: Sizes, steps: Sizes, runs: Callable[[Sizes], bool]) -> Sizes:
 
 def with_limits(spec: PlannedSpec, limits: Sequence[Condition]) -> PlannedSpec:
     """A planned spec with more limits of its sizes; an axis that they fix at one size is a number in the graph."""
-    return evolve(spec, axes=joined_axes(spec.axes, fixed_axes(limits)), limits=(*spec.limits, *limits))
+    axes = joined_axes(spec.axes, fixed_axes(limits))
+    return evolve(spec, axes=axes, limits=(*spec.limits, *limits))
 
 
 def fixed_axes(limits: Sequence[Condition]) -> tuple[AxisFacts, ...]:

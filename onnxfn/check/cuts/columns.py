@@ -5,8 +5,6 @@ A head that is tied to the embedding is stored transposed, and a Transpose copie
 depends on one column of the matrix, so blocks give the same result. PyTorch computes in the same way: `casting.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ layer `i`. Masks, angles and sizes do not count: they do not depend on weights o
 layers do not form a chain, and the graph has no sections.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -59,7 +57,8 @@ def graph_sections(
     inner = [_hidden_before(vertices, layers, layer, ends, fits) for layer in range(1, len(layers))]
     after = _hidden_after_all(vertices, layers, inner[-1], ends, fits)
     hidden = (_hidden_before_all(vertices, layers, inner[0], ends, fits), *inner, after)
-    sections = Sections(_sections(graph, vertices, layers, _section_numbers(vertices, layers, hidden)), hidden)
+    numbers = _section_numbers(vertices, layers, hidden)
+    sections = Sections(_sections(graph, vertices, layers, numbers), hidden)
     check_coverage(graph, sections)
     return sections
 
@@ -107,7 +106,8 @@ def _hidden_before_all(
     # preferred. Some models have none: the mean and the deviation of a series bypass the layers.
     sinks = {index for index, each in enumerate(vertices) if 0 in each.reads}
     later = {index for index, each in enumerate(vertices) if any(layer > 0 for layer in each.reads)}
-    only = _ancestors(vertices, sinks) - _ancestors(vertices, later, without=after) - _descendants(vertices, sinks)
+    elsewhere = _ancestors(vertices, later, without=after)
+    only = _ancestors(vertices, sinks) - elsewhere - _descendants(vertices, sinks)
     sources = only & _starts(vertices)
     reached = _descendants(vertices, sources)
     values = [value for value in _on_all_paths(vertices, sources, reached, sinks & reached, ends) if fits(value, 0)]
@@ -180,7 +180,8 @@ def _section_numbers(vertices: Sequence[Vertex], layers: Sequence[str], hidden: 
     """The number of the section of each vertex."""
     # A vertex that depends on hidden states lies in the section of the last hidden states that it reads. Any other
     # vertex lies in the section that reads it, or in `shared` if several sections do.
-    levels = _levels(vertices, {name: level for level, name in enumerate(hidden)})
+    starts = {name: level for level, name in enumerate(hidden)}
+    levels = _levels(vertices, starts)
     _check_weights(vertices, layers, levels)
     numbers: list[int] = [*levels]
     readers: dict[str, set[int]] = {}

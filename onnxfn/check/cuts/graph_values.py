@@ -1,7 +1,5 @@
 """All values of the nodes of an ONNX file, and the weights that each value depends on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType

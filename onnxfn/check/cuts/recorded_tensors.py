@@ -1,7 +1,5 @@
 """The tensors that the modules of a PyTorch model take and return while it runs, in the order of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial

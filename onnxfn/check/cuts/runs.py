@@ -1,7 +1,5 @@
 """The graphs of sections, cut out of a written ONNX file, whose weights stay where they are; and their runs."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The vertices of a graph to cut into sections: inputs and nodes, each with the layers whose weights it reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

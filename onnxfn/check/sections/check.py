@@ -6,8 +6,6 @@ the error of this section alone. Then they come from the sections before. The ou
 the whole file, and are compared as in the check of the whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice

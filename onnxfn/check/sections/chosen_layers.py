@@ -1,7 +1,5 @@
 """A model that runs only some of its layers, and the hidden states between them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -106,7 +104,8 @@ def layers_of_each_kind(
     """The indices of the first layers of each kind, in their order. `of_layers` are the inputs of single layers."""
     by_name, hidden = {section.name: section for section in sections.sections}, {*sections.hidden}
     kinds = groupby(lambda index: _kind(written, by_name[layers[index]], hidden, of_layers), range(len(layers)))
-    return tuple(sorted(islice(interleave(members[:OF_EACH_KIND] for members in kinds.values()), MOST_LAYERS)))
+    chosen = interleave(members[:OF_EACH_KIND] for members in kinds.values())
+    return tuple(sorted(islice(chosen, MOST_LAYERS)))
 
 
 def _kind(
@@ -121,7 +120,8 @@ def _kind(
         weight = written.initializers.get(name)
         if weight is not None:
             return _weight(weight, section.name)
-        return numbers.setdefault(name, len(numbers)) if name in own or name in of_layers else name
+        is_own = name in own or name in of_layers
+        return numbers.setdefault(name, len(numbers)) if is_own else name
 
     nodes = [written.model.graph.node[index] for index in section.nodes]
     own = {name for node in nodes for name in node.output}

@@ -4,8 +4,6 @@ The whole model would take too long. Two layers of each kind are compared, one a
 computes, without the layers between and the head. Both continue from the past of the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """PyTorch's hidden states between the layers in a run, and the result of each layer in a wider dtype."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial

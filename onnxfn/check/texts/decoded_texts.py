@@ -5,8 +5,6 @@ So an error in the cache shows, which a comparison of single steps may miss. Onl
 model may write the placeholder of an image, and no image belongs to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
@@ -83,7 +81,8 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
     embeddings = session_for(folder / f"{table}.onnx") if table in {link.part for link in part.spec.links} else None
 
     def by_file(other: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
-        return other.name, tuple(session_for(folder / f"{other.name}.onnx").run(list(other.outputs), dict(inputs)))
+        session = session_for(folder / f"{other.name}.onnx")
+        return other.name, tuple(session.run(list(other.outputs), dict(inputs)))
 
     by_files = _linked_inputs(part, plan, by_file)
     prompts = prompts_of(token_part.spec, {*by_files})
@@ -118,7 +117,8 @@ def can_decode(part: Part, plan: Plan) -> bool:
     has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
     has_linked_parts = {link.part for link in part.spec.links} <= {other.name for other in plan.parts}
     gives_all = "logits" in spec.outputs and (NUM_LOGITS_TO_KEEP in spec.inputs or not has_last_logits(spec))
-    decodes = takes_tokens and gives_all and not reads_prompts_both_ways(spec.call)
+    is_causal = not reads_prompts_both_ways(spec.call)
+    decodes = takes_tokens and gives_all and is_causal
     return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts and _texts_are_in_range(spec)
 
 
@@ -144,7 +144,8 @@ def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
     mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))[:, : inputs["input_ids"].shape[1]]
     of_text = ("input_ids", "attention_mask", "position_ids")
     varying = {*of_text, *known, *(feedback.input for feedback in spec.feedback)}
-    return Prompts(inputs["input_ids"], mask, {name: array for name, array in inputs.items() if name not in varying})
+    constant = {name: array for name, array in inputs.items() if name not in varying}
+    return Prompts(inputs["input_ids"], mask, constant)
 
 
 def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
@@ -171,7 +172,8 @@ def ordinary_logits(special: Collection[int], logits: Array) -> Array:
 
 def ordinary_ids(special: Collection[int], ids: Array) -> Array:
     """Tokens with the smallest ordinary one in place of special ones: [1, 4, 1] of [9, 4, 0] if 0 and 9 are these."""
-    return np.where(np.isin(ids, [*special]), min({*range(len(special) + 1)} - {*special}), ids)
+    ordinary = min({*range(len(special) + 1)} - {*special})
+    return np.where(np.isin(ids, [*special]), ordinary, ids)
 
 
 # Inputs that other parts compute
@@ -219,7 +221,8 @@ def logits_without_cache(
 
 def _like(array: Array, planned: Array) -> Array:
     """An array in the dtype of a planned input; real numbers are not cast. M-RoPE has the positions three times."""
-    repeated = np.broadcast_to(array, (*planned.shape[: max(0, planned.ndim - array.ndim)], *array.shape))
+    several = planned.shape[: max(0, planned.ndim - array.ndim)]
+    repeated = np.broadcast_to(array, (*several, *array.shape))
     return repeated if array.dtype.kind == planned.dtype.kind == "f" else repeated.astype(planned.dtype)
 
 

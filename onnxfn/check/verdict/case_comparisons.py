@@ -1,7 +1,5 @@
 """The comparisons of the outputs of a case: PyTorch's own error in another case counts, too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial

@@ -9,8 +9,6 @@ The choices are read in a run of the file with these values as outputs. ONNX Run
 and choose differently. So the outputs of this run are compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count

@@ -9,8 +9,6 @@ are added one after the other grows as the root of n (Higham, Accuracy and Stabi
 4.6, for random signs); by halves, as that of the logarithm. A mean may be of millions: in group norms of large images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any

@@ -164,7 +164,8 @@ class Scale:
             largest = max(largest, float(sizes.max()))
             tick()
             peak = max(peak, float((sizes / weights).max()))
-        return Error(largest, Norms(float(np.sqrt(squares / max(difference.size, 1))) / self.rms, peak))
+        rms = float(np.sqrt(squares / max(difference.size, 1))) / self.rms
+        return Error(largest, Norms(rms, peak))
 
 
 def scale_of(values: Array) -> float:
@@ -208,7 +209,8 @@ def no_casts_below(wider: Any) -> Iterator[None]:
     narrow = {each for each in (torch.float16, torch.bfloat16, torch.float32) if each.itemsize < wider.itemsize}
 
     def run(operator: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        return operator(*arguments, **{**named, **({"dtype": wider} if named.get("dtype") in narrow else {})})
+        wide = {"dtype": wider} if named.get("dtype") in narrow else {}
+        return operator(*arguments, **{**named, **wide})
 
     with torch_operators(run):
         yield
@@ -329,7 +331,8 @@ def _by_exact(evidence: Evidence, precision: Precision) -> Comparison:
             least = larger(least, rounding(precision, evidence.own(rounded()[1], exact).norms, wider))
             norms = larger(norms, least)
             result = judged(error, allowed(precision, norms), evidence.rms, by)
-    return evolve(result, own_error=max(own.largest, least.peak * evidence.rms), norms=error.norms, own_norms=norms)
+    own_error = max(own.largest, least.peak * evidence.rms)
+    return evolve(result, own_error=own_error, norms=error.norms, own_norms=norms)
 
 
 def rounding_decides(comparisons: Sequence[Comparison]) -> bool:

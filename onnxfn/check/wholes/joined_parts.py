@@ -1,7 +1,5 @@
 """The parts of a model that sees or hears as a whole: the decoder of their files for a prompt, and PyTorch's logits."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -79,7 +77,8 @@ def begun(whole: Whole, prompt: Prompt) -> tuple[Array, Array]:
     """The tokens after which the decoder writes, and their mask: the prompt, or the first token after an encoder."""
     if whole.encoder is None:
         return prompt.arguments[IDS], prompt.arguments[MASK]
-    ids = start_tokens(whole.model, len(prompt.arguments.get(IDS, next(iter(prompt.arguments.values())))))
+    first = prompt.arguments.get(IDS, next(iter(prompt.arguments.values())))
+    ids = start_tokens(whole.model, len(first))
     return ids, np.ones_like(ids)
 
 

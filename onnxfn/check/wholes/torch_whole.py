@@ -1,7 +1,5 @@
 """A whole multimodal model in PyTorch: its logits for texts with images, and its generated texts."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any

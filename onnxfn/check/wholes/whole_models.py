@@ -5,8 +5,6 @@ client does. PyTorch's `forward` gets the pixels and the tokens, and computes fe
 So an error between the parts shows, such as positions of another image, which the check of each part cannot see.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from functools import partial
@@ -134,7 +132,8 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Any, exact: ExactOu
     yield compare(spec, STEPS, case, steps, of_texts[:, at_steps], exact=Exact(exact_steps))
     ordinary = ordinary_logits(whole.known.special, of_texts)
     arguments = arguments_of(whole, prompt, ids)
-    generated = texts_of_generate(whole.model, part_of(whole, arguments), arguments, NEW_TOKENS, whole.known.special)
+    part = part_of(whole, arguments)
+    generated = texts_of_generate(whole.model, part, arguments, NEW_TOKENS, whole.known.special)
     yield generate_comparison(spec, texts, generated, ordinary, case)
 
 
@@ -151,7 +150,8 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
         pairs.append(np.sort([logits[row, step - 1, tokens[row, step]] for tokens in (texts, generated)]))
     chosen, best = np.array(pairs, np.float64).T
     error, bound = margin_error(best, chosen, scale.rms), allowed_by_scale(precision)
-    return margin_comparison(judged(error, bound, scale.rms, "PyTorch's generate"), OF_GENERATE, case, texts)
+    by_scale = judged(error, bound, scale.rms, "PyTorch's generate")
+    return margin_comparison(by_scale, OF_GENERATE, case, texts)
 
 
 def _unread_types(whole: Whole) -> list[str]:

@@ -18,7 +18,6 @@ from attrs import asdict, evolve, fields_dict, frozen
 from onnxfn.export.batch.memory import UNKNOWN_BYTES, checkpoint_weights, memory_need, stated_bytes
 from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult, OnBatchEvent
 from onnxfn.export.batch.servers import executor_processes, local_processes
-from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.folders import checkpoint_folder
@@ -26,7 +25,7 @@ from onnxfn.export.load.quantized import is_gguf
 from onnxfn.export.publish.staging import check_destination
 from onnxfn.export.report.report_file import REPORT_FILE, recorded, report_folders
 from onnxfn.export.run.events import ignore
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, error_line, first_line
 
 
 @frozen

@@ -1,7 +1,5 @@
 """The memory that a job needs, from the headers of its checkpoint; and what the system says of memory."""
 
-from __future__ import annotations
-
 import re
 import sys
 from math import prod

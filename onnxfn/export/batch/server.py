@@ -1,7 +1,5 @@
 """`python -m onnxfn.export.batch.server`: runs each job that a connection brings in a copy of this process."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal
@@ -11,10 +9,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from onnxfn.export.batch.records import JobResult
-from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.run.diffusers import export_pipeline_request
 from onnxfn.export.run.requests import export_request
+from onnxfn.specs.errors import error_line
 
 IMPORTED = ("onnx", "onnx_ir", "torch", "transformers.modeling_utils", "onnxruntime", "onnxscript", "torch.onnx")
 """Modules that each job imports. They start no threads, so a process that has them can be copied."""

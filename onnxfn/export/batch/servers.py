@@ -1,7 +1,5 @@
 """Runs jobs within their limits, by server processes on this machine or by an executor."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`onnxfn demo`: all-MiniLM-L6-v2 is exported, and compares sentences."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from pathlib import Path
 

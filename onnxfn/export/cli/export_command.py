@@ -1,7 +1,5 @@
 """The work of the commands `export`, `batch` and `watch`: they export models, or plan that, and print the results."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from collections.abc import Mapping, Sequence

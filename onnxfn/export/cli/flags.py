@@ -1,7 +1,5 @@
 """Functions as commands of typer: with options of the table, their output, and errors in a line on the error stream."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import sys
@@ -15,9 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.options import GROUPS, OF_HUB, OPTIONS, Option, completed, stated
-from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.errors import OnnxfnError, error_line
 from onnxfn.specs.version import VERSION
 
 VERDICTS: Mapping[str, str] = MappingProxyType(

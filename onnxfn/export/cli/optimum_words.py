@@ -1,7 +1,5 @@
 """Options of Optimum on our command line: the words that are ours too, and what to write instead of the others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages of the guide, which travel with the package."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts of the command line for a plan and a result: one screen, everything, or JSON, whose fields are in CLI.md."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath

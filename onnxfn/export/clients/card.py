@@ -1,7 +1,5 @@
 """The card of a folder: a `README.md` for a repository on the hub, written from `report.json`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`config.json` as the clients read it: external data, default dtype, the dtype of the graphs, kinds of layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any

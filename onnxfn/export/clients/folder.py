@@ -1,7 +1,5 @@
 """The sources of side files: the plan, the cache of its decoder, and the text files in the folder of the export."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping

@@ -5,8 +5,6 @@ both share one table of weights. `vision_processor.json` has the steps of onnxru
 the runtime, `processor_config.json`, is that of transformers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """ORTModel of optimum-onnx 0.1.0: its model types, its rule for the empty cache, and its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType

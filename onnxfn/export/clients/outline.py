@@ -1,7 +1,5 @@
 """The drawing beside a card: the modules of each graph as boxes, with their weights; repeated layers are one box."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from html import escape
 from typing import Any

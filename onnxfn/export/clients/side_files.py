@@ -1,7 +1,5 @@
 """Files and remarks for the programs that load an export; an alias, a type that clients know, only on request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of tokenizers, processors and sentence-transformers in words that several versions and programs know."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """transformers.js 4.3.1: the files that it loads, the names of its caches, and its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType

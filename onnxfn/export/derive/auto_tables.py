@@ -1,7 +1,5 @@
 """The tables of transformers' auto classes: for which tasks a model type has a class."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """The inputs that a model may accept, in the order of the attempts, and the spec of its cache after a run on them."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A spec that is derived from the model itself: from its `forward`, its main input, its head, its cache."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Sequence

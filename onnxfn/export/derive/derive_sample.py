@@ -1,7 +1,5 @@
 """A spec that is derived from a module and a sample of its arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 

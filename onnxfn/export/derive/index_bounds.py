@@ -1,7 +1,5 @@
 """The ranges of integer inputs that are used as indices, found in runs of PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType

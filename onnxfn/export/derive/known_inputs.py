@@ -1,7 +1,5 @@
 """Common inputs of models of transformers: the forms of each, and of groups like images in a text, in order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """The outputs and the cache of a model, found by running it on dummy inputs of several sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

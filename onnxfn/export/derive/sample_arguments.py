@@ -1,7 +1,5 @@
 """The tensors and constants in a sample of the arguments of a module, and where they sit in its `forward`."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress

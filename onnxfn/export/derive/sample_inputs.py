@@ -1,7 +1,5 @@
 """Inputs of any module, from sample tensors and axis patterns: dummy values, long texts, and the results for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sizes and the values on which a module runs, found from those of a sample; the axes of its outputs in a trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count

@@ -1,7 +1,5 @@
 """What holds tensors: arguments and results of a module, and caches of transformers, which it adds to in place."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from copy import copy

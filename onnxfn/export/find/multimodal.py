@@ -1,7 +1,5 @@
 """Specs of multimodal models, one part per file, by the names that nearly all models have in transformers 5."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attrs import evolve

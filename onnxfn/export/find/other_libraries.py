@@ -1,7 +1,5 @@
 """The rows of models of timm, sentence-transformers and diffusers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

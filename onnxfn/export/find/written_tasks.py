@@ -1,7 +1,5 @@
 """Models that see or hear and write texts: which are written in parts, and specs of encoders of images or sounds."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType

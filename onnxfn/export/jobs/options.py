@@ -1,7 +1,5 @@
 """The options of an export: one table for the command line, for jobs in a file, for reports and for edits."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

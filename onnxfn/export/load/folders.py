@@ -1,7 +1,5 @@
 """The folder of a checkpoint: on this machine, or downloaded from the hub without its weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from onnxfn.export.load.load_errors import CONFIG, no_bars

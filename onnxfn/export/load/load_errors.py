@@ -1,7 +1,5 @@
 """While a checkpoint is loaded: why it fails, as the damaged file or the error of transformers in one line; ticks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -4,8 +4,6 @@ Weights are mapped from the files, in their dtype; an export converts them while
 when it is loaded, as of positions, would be rounded to that dtype: such a model is loaded in float32.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """The weights that the graph of a part reads, and the bytes of each by a rule, from shapes alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod

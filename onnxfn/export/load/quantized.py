@@ -1,7 +1,5 @@
 """Quantized checkpoints and GGUF files: refused in one sentence, or loaded as a model with float weights."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection
 from importlib.util import find_spec

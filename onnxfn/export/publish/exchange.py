@@ -1,7 +1,5 @@
 """Puts the files of an export in the place of an earlier one, in one step of the system or by moves that are undone."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

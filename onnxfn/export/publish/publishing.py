@@ -1,7 +1,5 @@
 """The last step of an export: its files appear, and unused files of an earlier export are deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 

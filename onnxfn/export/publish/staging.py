@@ -1,7 +1,5 @@
 """The destination of an export, and its staging folder: `files`, `lock`, and `journal.json` while they move."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What is shown of the folder of an export: from its `report.json`, and the names of the weights in its files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath

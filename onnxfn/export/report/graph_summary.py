@@ -1,7 +1,5 @@
 """The contents of an ONNX file, read without its weights: `onnxfn inspect FILE.onnx`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Uploads the folder of an export to the hub, by one call of the hub's client."""
 
-from __future__ import annotations
-
 import glob
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`report.json`: what an export wrote, how, and what its check found, without times and outer paths: see REPORT.md."""
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Iterable, Mapping

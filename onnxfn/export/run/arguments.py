@@ -1,7 +1,5 @@
 """The arguments of an export, checked, and adapters that stay inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain

@@ -1,7 +1,5 @@
 """Builds the graphs of a plan, writes them to files and checks these; in other ways if the first graphs are wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial

@@ -44,8 +44,7 @@ def bisect(
         model: The model, a `torch.nn.Module`.
         exported: The result of `export` or `load`, an ONNX file, or a folder with the files of the plan.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
-        preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
-            real input is one more case.
+        preprocessor: The tokenizer or processor of the model, as for `export`.
         decoders: The decoder files in the folder, as for `export`.
         case: The name of the only case to try. None: all cases of the check.
         sizes: Sizes of dynamic axes, which replace those of the cases.

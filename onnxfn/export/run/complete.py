@@ -1,7 +1,5 @@
 """The files of an export besides its graphs: configuration, side files, card, report; and the returned record."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path

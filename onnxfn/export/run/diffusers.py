@@ -79,11 +79,7 @@ def export_pipeline(
         UnknownName: No spec is known for the class of a component, and the program takes a `run`.
         InvalidSpec: `path` ends in `.onnx`; no spec can be derived for a component; or `write` says that weights are
             linked, and a pipeline has no single checkpoint.
-        OutputExists: `path` exists, and `overwrite` is False.
-        CaptureFailed: A part could not be traced with the planned inputs, outputs and axes.
-        CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
-        WriteFailed: The operating system refuses to read or write a file: no space, no permission, a name too long.
-        TimedOut: The export took longer than `timeout`.
+        OutputExists, CaptureFailed, CheckFailed, WriteFailed, TimedOut: As `export` raises them.
 
     >>> import tempfile
     >>> from types import SimpleNamespace

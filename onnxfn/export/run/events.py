@@ -1,7 +1,5 @@
 """Events: the progress of an export, reported to a function of the caller, which may stop it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter

@@ -1,7 +1,5 @@
 """The check of the files of a plan: each part, then the model as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path

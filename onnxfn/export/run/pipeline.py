@@ -1,7 +1,5 @@
 """The steps of an export: plan, build the graphs, write files, check them, publish them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO

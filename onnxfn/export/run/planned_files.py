@@ -1,7 +1,5 @@
 """The plan of an export, and where its files lie."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The result of a whole program on its files, against that of PyTorch."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps

@@ -1,7 +1,5 @@
 """The export of a request: its checkpoint is loaded, its spec found and edited, its files written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """What is built in another way after a failure: each attempt is a row of RETRIES."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path

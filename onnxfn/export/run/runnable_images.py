@@ -1,7 +1,5 @@
 """The sizes of images that a model can take, found in PyTorch before a graph is built."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any

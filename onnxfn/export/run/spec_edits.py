@@ -1,7 +1,5 @@
 """The spec and the plan of a request: the spec for a checkpoint with the edits of the request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import reduce
 from types import MappingProxyType

@@ -54,8 +54,7 @@ def validate(
             an ONNX file; or a folder with the files of the plan.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         adapter: The folder of the adapter that was merged into the files; not used if the files take it as inputs.
-        preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
-            real input is one more case.
+        preprocessor: The tokenizer or processor of the model, as for `export`.
         decoders: The decoder files in the folder, as for `export`.
         check: `"whole"` or `"sections"`, as for `export`.
         floors: What quantized and 16-bit files must reach, as for `export`.

@@ -1,7 +1,5 @@
 """The graph of a part, and what is known about it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

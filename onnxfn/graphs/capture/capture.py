@@ -1,7 +1,5 @@
 """`capture`: traces a model with torch.export and translates the trace to an ONNX graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """The sizes of the outputs of a trace, as formulas of the sizes of its inputs."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ an LSTM and an RNN loop over time: a trace would unroll the steps of the sample.
 a projection, which ONNX has none for, is a Scan over time.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,13 +41,15 @@ class PackedSizes:
 
 def packed(steps: Any, sizes: PackedSizes) -> Any:
     """The steps of a tensor `[time, batch, ...]` without padding, one after the other."""
-    return steps.flatten(0, 1).index_select(0, _is_step(steps.shape[0], sizes.lengths).flatten().nonzero().squeeze(1))
+    positions = _is_step(steps.shape[0], sizes.lengths).flatten().nonzero().squeeze(1)
+    return steps.flatten(0, 1).index_select(0, positions)
 
 
 def padded(data: Any, sizes: PackedSizes, time: Any, padding: float = 0.0) -> Any:
     """The steps of packed sequences as a tensor `[time, batch, ...]`, which is `padding` after the last of each."""
     is_step = _is_step(time, sizes.lengths)
-    steps = data.index_select(0, (is_step.flatten().long().cumsum(0) - 1).clamp(min=0)).unflatten(0, is_step.shape)
+    ranks = (is_step.flatten().long().cumsum(0) - 1).clamp(min=0)
+    steps = data.index_select(0, ranks).unflatten(0, is_step.shape)
     return steps.where(is_step.reshape(*is_step.shape, *[1] * (data.dim() - 1)), padding)
 
 
@@ -252,7 +252,8 @@ def _layer(
         dtypes=[steps.dtype] * (1 + len(states)),
         shapes=[(steps.shape[0], directions, batch, size), *[(directions, batch, size)] * len(states)],
     )
-    return outputs.squeeze(1) if directions == 1 else outputs.transpose(1, 2).flatten(2), *last_states
+    joined = outputs.squeeze(1) if directions == 1 else outputs.transpose(1, 2).flatten(2)
+    return joined, *last_states
 
 
 def _max_pool1d(
@@ -314,7 +315,8 @@ def reversed_steps(steps: Any, lengths: Any = None) -> Any:
     if lengths is None:
         return steps.flip(0)
     times = torch.arange(steps.shape[0], device=steps.device)[:, None]
-    return steps.gather(0, torch.where(times < lengths, lengths - 1 - times, times)[..., None].expand(steps.shape))
+    sources = torch.where(times < lengths, lengths - 1 - times, times)
+    return steps.gather(0, sources[..., None].expand(steps.shape))
 
 
 def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], lengths: Any) -> tuple[Any, Any]:

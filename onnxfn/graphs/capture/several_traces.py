@@ -5,8 +5,6 @@ operators at all sizes, the numbers that differ from trace to trace are formulas
 16 next to tensors of 12, 13, 16 tokens is their number.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -125,7 +123,8 @@ def _joined_programs(programs: Sequence[Any]) -> Any:
         _check_alike(modules, same, {len(graph) for graph in graphs})
         node, arguments = same[0], [(each.args, each.kwargs) for each in same]
         near = {of: size for each in node.all_input_nodes for of, size in shown[each].items()}
-        node.args, node.kwargs = _joined(arguments, places, partial(_formula, sizes=sizes, near=near, before=node))
+        find = partial(_formula, sizes=sizes, near=near, before=node)
+        node.args, node.kwargs = _joined(arguments, places, find)
         shapes = (getattr(each.meta.get("val"), "shape", ()) for each in same)
         shown[node] = {of: (node, axis) for axis, of in enumerate(zip(*shapes, strict=False))}
         sizes |= {of: size for of, size in shown[node].items() if of not in sizes and len({*of}) > 1}

@@ -4,8 +4,6 @@ A trace takes one side of each branch. torch keeps the conditions as guards, amo
 broadcasting. Those of the model are the ones that are asked for outside of torch.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -157,7 +155,8 @@ def without_assumed(
     ends = {name: high + 1 for name, (_, high) in limits.items() if high and part.spec.derived is not None}
     higher = {name: size for name, size in ends.items() if is_allowed(name, size)}
     # One run shows it for all axes if none is tied to another: a module of squares takes no single smaller side.
-    are_taken = len(lower) > 1 and not any(len(names) > 1 for names, _ in stated) and runs(lower)
+    are_tied = any(len(names) > 1 for names, _ in stated)
+    are_taken = len(lower) > 1 and not are_tied and runs(lower)
     for name, (low, high) in limits.items():
         no_low = name in lower and (are_taken or runs({name: lower[name]}))
         no_high = name in higher and runs({name: higher[name]})
@@ -222,7 +221,8 @@ def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ..
         highest = min((end for end in (high, most, fixed.get(name)) if end is not None), default=None)
         stated += range_conditions(name, low or None, highest)
     with_lines = {each.text: each for each in of_plan}
-    return (*(with_lines.get(each.text, each) for each in stated), *(each for each in of_plan if not is_range(each)))
+    ranged = (with_lines.get(each.text, each) for each in stated)
+    return (*ranged, *(each for each in of_plan if not is_range(each)))
 
 
 def _excludes(node: Any, size: int) -> bool:

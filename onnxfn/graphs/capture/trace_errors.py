@@ -1,7 +1,5 @@
 """The messages for a model that torch cannot trace, or with an operator that has no translation to ONNX."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Settings of torch in a trace: what nobody reads is not computed, other threads are left alone, assertions hold."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 import threading

@@ -1,7 +1,5 @@
 """The pass that fuses attention, which below opset 23 is about ten nodes, and the pass that simplifies masks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
@@ -159,7 +157,8 @@ def _fuse(softmax: Any, product: Any, position: Mapping[Any, int]) -> None:
 
 def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
     """Keys or values before each head is repeated for a group of queries, and the first node of that, or None."""
-    expand = producer(first_input(producer(repeated, "Reshape")), "Expand")
+    reshape = producer(repeated, "Reshape")
+    expand = producer(first_input(reshape), "Expand")
     unsqueeze = producer(first_input(expand), "Unsqueeze")
     if unsqueeze is None or integers(unsqueeze.inputs[1]) != (2,) or not _has_heads(unsqueeze.inputs[0]):
         return repeated, None
@@ -293,7 +292,8 @@ def zeroed_rows(masks: tuple[Any, ...], output: Any) -> tuple[Any, Any] | None:
     product = sole_consumer(output, "Mul")
     if where is None or product is None or scalar(where.inputs[1]) != 0:
         return None
-    cast = producer(first_input(producer(other_operand(product, output), "ReduceMax")), "Cast")
+    any_key = producer(other_operand(product, output), "ReduceMax")
+    cast = producer(first_input(any_key), "Cast")
     boolean = where.inputs[0]
     fits = cast is not None and cast.inputs[0] is boolean and len(shape_of(boolean)) in RANKS
     return (boolean, product.outputs[0]) if fits else None

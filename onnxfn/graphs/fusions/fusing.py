@@ -1,7 +1,5 @@
 """The fusions of a graph, in their order; norms, and nodes that change nothing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """The pass that fuses rotary embeddings (RoPE); each is found from a node that occurs only once in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,7 +81,8 @@ def _half_turn(negation: Any, index: int) -> HalfTurn | None:
 
 def _half_turn_of_pairs(negation: Any) -> HalfTurn | None:
     """`stack(-x[1::2], x[::2])`, whose last two axes are merged."""
-    concat = _concat_along_last(nodes.first_output(nodes.sole_consumer(negation.outputs[0], "Unsqueeze")), 0)
+    unsqueeze = nodes.sole_consumer(negation.outputs[0], "Unsqueeze")
+    concat = _concat_along_last(nodes.first_output(unsqueeze), 0)
     reshape = nodes.sole_consumer(nodes.first_output(concat), "Reshape")
     size = nodes.last_size(nodes.first_output(reshape))
     if concat is None or reshape is None or size is None or nodes.shape_of(concat.outputs[0])[-2:] != (size // 2, 2):

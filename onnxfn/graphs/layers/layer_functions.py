@@ -1,7 +1,5 @@
 """The pass that writes layers that are equal as calls of one function of the file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Repeated layers of a model, found by the states of their modules, and truncated."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence

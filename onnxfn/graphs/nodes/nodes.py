@@ -1,7 +1,5 @@
 """Nodes of ONNX graphs: searched, made, replaced; their constants and shapes; the errors of passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
@@ -168,7 +166,9 @@ def replace_value(old: Any, new: Any) -> None:
 def constant_array(value: Any) -> Any:
     """The elements of a constant of the graph; None for a value that is computed and for a weight of the model."""
     tensor = None if value is None else value.const_value
-    return None if tensor is None or hasattr(getattr(tensor, "raw", None), "untyped_storage") else tensor.numpy()
+    if tensor is None or hasattr(getattr(tensor, "raw", None), "untyped_storage"):
+        return None
+    return tensor.numpy()
 
 
 def scalar(value: Any) -> float | None:

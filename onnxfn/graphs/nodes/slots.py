@@ -1,7 +1,5 @@
 """Slots are parameters of a graph with a name and without values. The passes here make, merge and fill them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

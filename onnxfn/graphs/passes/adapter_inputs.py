@@ -1,7 +1,5 @@
 """The pass that adds the inputs of LoRA adapters to a graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

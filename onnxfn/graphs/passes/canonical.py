@@ -1,7 +1,5 @@
 """A pass that orders and names nodes by structure alone: sets in transformers make the order of a trace random."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain

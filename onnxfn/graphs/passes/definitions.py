@@ -1,7 +1,5 @@
 """The bodies of operators of `com.microsoft`: functions of standard operators, for programs that lack the operators."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

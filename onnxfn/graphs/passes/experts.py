@@ -1,7 +1,5 @@
 """Experts as small operators, where no kernel of QMoE reads their codes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

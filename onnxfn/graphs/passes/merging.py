@@ -1,7 +1,5 @@
 """The passes that join two graphs by an If: one computes empty inputs, or each is for one side of a condition."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType

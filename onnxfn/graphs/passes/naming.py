@@ -1,7 +1,5 @@
 """Passes that name inputs, outputs and axes as the plan does, and passes for the metadata of a graph."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count

@@ -5,8 +5,6 @@ GroupQueryAttention writes the new keys behind the past; past and present may be
 the text. It reads `[batch, length, heads * size]`, and it is told the length of the text.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from onnxfn.graphs.nodes import nodes

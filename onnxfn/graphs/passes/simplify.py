@@ -1,7 +1,5 @@
 """Small passes: other opsets, simplification by onnxscript, sizes that are read twice, pads, wider integers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import copy
 from types import MappingProxyType

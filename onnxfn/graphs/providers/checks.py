@@ -1,7 +1,5 @@
 """Checks of a finished graph by the profile of the program that runs it: what is outside its operators, what moves."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache

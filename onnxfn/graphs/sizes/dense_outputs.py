@@ -1,7 +1,5 @@
 """Shapes of operators on dense tensors, and of views, from sizes and strides alone; None where torch computes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import prod

@@ -7,8 +7,6 @@ They also make views exact. torch's formula decides by the traced sizes which ax
 `4 // windows`, which is wrong if `windows` does not divide 4, as in Florence-2's vision encoder at other sizes.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -89,7 +87,8 @@ def _view(mode: Any, tensor: Any, shape: Any) -> Any:
         if not shape or torch_name("has_unbacked_input")(tensor, shape) or not torch_name("is_contiguous")(tensor):
             return torch_name("view")(mode, torch.ops.aten.view.default, tensor, shape)
         sizes = torch_name("broadcast_size")(shape, tensor.numel())
-        return torch.as_strided(tensor, sizes, [*accumulate(reversed(sizes[1:]), operator.mul, initial=1)][::-1])
+        strides = [*accumulate(reversed(sizes[1:]), operator.mul, initial=1)]
+        return torch.as_strided(tensor, sizes, strides[::-1])
 
 
 def _composite(rule: Rule, formula: Callable[..., Any]) -> Callable[..., Any]:

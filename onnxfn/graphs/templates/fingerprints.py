@@ -4,8 +4,6 @@ The versions of the packages of a model's classes stand for their code. So a mod
 function in a class or its module, comes from another file: a program may have replaced it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json

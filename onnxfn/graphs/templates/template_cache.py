@@ -6,8 +6,6 @@ this user owns it and no other may write it, and links are not followed. On a fi
 writable by all (FAT, some network drives) nothing is read, and every model is traced.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -9,8 +9,6 @@ A write through a view, as in `x[..., 0] /= width`, becomes a new view, and a ne
     view = select(x, -1, 0); new_view = div(view, width); new_x = select_scatter(x, new_view, -1, 0)
 """
 
-from __future__ import annotations
-
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Translations of operators on elements, order, distances and complex numbers, which torch's own table lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -124,7 +122,8 @@ def _scatter_reduce(tensor: Any, dim: int, index: Any, source: Any, reduce: str,
 def _cdist(left: Any, right: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:  # noqa: ARG001
     """The distance of each row of a matrix from each row of another: sums of differences, without a matrix product."""
     # A product loses the digits of small distances. torch takes one for more than 25 rows.
-    return _norm(op.Abs(op.Sub(op.Unsqueeze(left, integers(-2)), op.Unsqueeze(right, integers(-3)))), p, left.dtype)
+    sizes = op.Abs(op.Sub(op.Unsqueeze(left, integers(-2)), op.Unsqueeze(right, integers(-3))))
+    return _norm(sizes, p, left.dtype)
 
 
 def _norm(sizes: Any, p: float, dtype: Any) -> Any:
@@ -279,7 +278,8 @@ def _kthvalue(tensor: Any, k: Any, dim: int = -1, keepdim: bool = False) -> Sequ
 
 def _at_rank(tensor: Any, axis: int, rank: Any) -> tuple[Any, Any]:
     """The element of each rank along an axis, and its index. NaN has the last ranks. The axis has size 1 afterwards."""
-    _, order = op.TopK(_sortable(tensor), size(tensor, axis), axis=axis, largest=0, sorted=1)
+    wide = _sortable(tensor)
+    _, order = op.TopK(wide, size(tensor, axis), axis=axis, largest=0, sorted=1)
     first = op.Slice(order, integers(0), integers(1), integers(axis))
     # The rank is a vector of one number, or one number for each slice.
     indices = op.GatherElements(order, op.Add(op.Mul(first, integers(0)), rank), axis=axis)
@@ -292,7 +292,8 @@ def _sortable(tensor: Any) -> Any:
         return op.Cast(tensor, to=DataType.INT64)
     infinity = scalar(float("inf"), tensor.dtype)
     numbers = op.Where(op.IsNaN(tensor), infinity, tensor)
-    return numbers if tensor.dtype in (DataType.FLOAT, DataType.DOUBLE) else op.Cast(numbers, to=DataType.FLOAT)
+    is_sorted = tensor.dtype in (DataType.FLOAT, DataType.DOUBLE)
+    return numbers if is_sorted else op.Cast(numbers, to=DataType.FLOAT)
 
 
 def _searchsorted(
@@ -327,7 +328,8 @@ def _running_extreme(comparison: str, tensor: Any, dim: int) -> Sequence[Any]:
             replaces = op.Or(op.IsNaN(element), op.And(replaces, op.Not(op.IsNaN(extreme))))
         return op.Where(replaces, element, extreme), op.Where(replaces, position, index)
 
-    places = op.Sub(op.CumSum(op.Expand(integers(1), op.Shape(tensor)), op.Constant(value_int=axis)), integers(1))
+    ones = op.Expand(integers(1), op.Shape(tensor))
+    places = op.Sub(op.CumSum(ones, op.Constant(value_int=axis)), integers(1))
     typed(places, DataType.INT64, tensor.shape)
     return running(step, _first(axis, tensor, places), (tensor, places), axis, f"{tensor.name}_{comparison}")
 

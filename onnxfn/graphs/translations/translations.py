@@ -1,7 +1,5 @@
 """Translations to ONNX of torch operators that torch's own table lacks or translates wrongly."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable
@@ -203,7 +201,8 @@ def _where(condition: Any) -> list[Any]:
 
 def _where_of_numbers(condition: Any, number: Any, other: Any) -> Any:
     """One of two numbers where a condition holds, else the other; torch's table gives them dtypes of their own."""
-    dtype = DataType.FLOAT if any(isinstance(each, float) for each in (number, other)) else DataType.INT64
+    is_real = any(isinstance(each, float) for each in (number, other))
+    dtype = DataType.FLOAT if is_real else DataType.INT64
     return op.Where(condition, scalar(number, dtype), scalar(other, dtype))
 
 
@@ -214,7 +213,8 @@ def _repeat_interleave(tensor: Any, repeats: Any, dim: int | None = None, output
     else:
         rank = len(tensor.shape)
         axis = dim % rank
-    times = op.Reshape(repeats, integers(1)) if isinstance(repeats, onnx_ir.Value) else integers(repeats)
+    is_dynamic = isinstance(repeats, onnx_ir.Value)
+    times = op.Reshape(repeats, integers(1)) if is_dynamic else integers(repeats)
     unsqueezed = op.Unsqueeze(tensor, integers(axis + 1))
     ones = [integers(*[1] * count) for count in (rank - axis - 1,) if count]
     # torch's table repeats along the axis before it when `repeats` is a dynamic size (the points of an image in SAM).
@@ -264,11 +264,13 @@ def _attention(
     # float. This shows in every left-padded batch of a model with a sliding window (modernbert). torch's table
     # translates attention with a dynamic head size.
     dtype = query.dtype
-    scaled = op.Mul(query, scalar(query.shape[-1] ** -0.5 if scale is None else scale, dtype))
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scaled = op.Mul(query, scalar(factor, dtype))
     *leading, last_but_one, last = range(len(query.shape))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[*leading, last, last_but_one]))
     if attn_mask is None or attn_mask.dtype != DataType.BOOL:
-        return op.MatMul(op.Softmax(scores if attn_mask is None else op.Add(scores, attn_mask), axis=-1), value)
+        masked = scores if attn_mask is None else op.Add(scores, attn_mask)
+        return op.MatMul(op.Softmax(masked, axis=-1), value)
     added = op.Where(attn_mask, scalar(0.0, dtype), scalar(dtype.min, dtype))
     weights = op.Softmax(op.Add(scores, added), axis=-1)
     # The same in every layer that shares the mask, so one copy is left once common subexpressions are removed.

@@ -1,7 +1,5 @@
 """The bits of each weight within a limit, by what each step saves for a byte; divergences are taken to add up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 

@@ -22,8 +22,6 @@ Names are those of the configuration or of a normalizer. Besides the four operat
     2, 0.5, (1, 2), 'a'      numbers, a tuple of them, and a text
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Mapping
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """The functions of dummies: random numbers, token ids, masks, places in images, values beyond those of a sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args

@@ -1,7 +1,5 @@
 """Errors of public calls, and their notes about packages that are newer than any tried version."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys
@@ -14,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from onnxfn.specs.algebra.public_names import PACKAGE
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WrongType, shortened
 from onnxfn.specs.record import type_words
@@ -69,8 +68,6 @@ ACCEPTED: Mapping[Any, tuple[type, ...]] = MappingProxyType(
     {int: (Integral,), float: (Real,), tuple: (list,), Path: (PathLike,), None: (NoneType,)}
 )
 """Annotation -> the classes whose objects it also stands for, such as the integers of numpy."""
-
-PACKAGE = __name__.partition(".")[0]
 
 
 def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Callable[Parameters, Result]:

@@ -1,7 +1,5 @@
 """`num_logits_to_keep`: an input of a decoder that says for how many of the last tokens it computes logits."""
 
-from __future__ import annotations
-
 from attrs import evolve
 
 from onnxfn.specs.algebra.compose import compose

@@ -1,7 +1,5 @@
 """The inputs and outputs of caches; caches in a shared buffer, and in buffers of one length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any

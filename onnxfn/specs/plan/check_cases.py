@@ -1,7 +1,5 @@
 """The cases of a check, and the ranges of their axes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import cycle
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Arguments of a model that a plan leaves out, and inputs that a caller gives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """Sizes that try what a trace took for true: both sides of each condition, and sizes far from the sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from math import gcd, prod

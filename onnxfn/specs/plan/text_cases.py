@@ -1,7 +1,5 @@
 """The cases of token ids besides those of the spec: special tokens, masks with holes, long texts."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Variants: the plans of one model in several dtypes, as one plan whose files have a suffix for each dtype."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Types of outputs, and modalities of inputs, as they print."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """A result as HTML: a page of one file, or a part of a notebook; plots are SVG whose places are percents."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -12,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.specs.results import printing
-from onnxfn.specs.results.measurements import WORDS, quality
+from onnxfn.specs.results.measurements import WORDS, Rows, quality
 from onnxfn.specs.results.result_facts import ResultFacts, file_rows, port_sections
 from onnxfn.specs.results.snippet import snippet
 
@@ -91,18 +89,18 @@ def _body(facts: ResultFacts, outlines: Mapping[str, Outline]) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _section(heading: str, rows: printing.Rows, *, split: bool = False) -> str:
+def _section(heading: str, rows: Rows, *, split: bool = False) -> str:
     return f"<h2>{escape(heading)}</h2>{_table(rows, split=split)}" if rows else ""
 
 
-def _folded(heading: str, rows: printing.Rows, inner: str = "", *, is_open: bool = False) -> str:
+def _folded(heading: str, rows: Rows, inner: str = "", *, is_open: bool = False) -> str:
     if not rows and not inner:
         return ""
     count = f" <small>{len(rows) - (rows[0][0] in HEADS)}</small>" if rows else ""
     return f"<details{' open' * is_open}><summary>{escape(heading)}{count}</summary>{inner or _table(rows)}</details>"
 
 
-def _table(rows: printing.Rows, *, split: bool = False) -> str:
+def _table(rows: Rows, *, split: bool = False) -> str:
     """Rows as a table; a single cell is as wide as the table. `split`: names and types are code."""
     width, lines = max(map(len, rows)), []
     for number, row in enumerate(rows):

@@ -4,8 +4,6 @@
 of the records without importing the records, because the records import this module.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,11 +18,10 @@ from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.results.measurements import STATUS, measured_rows, multiple, quality, section_rows, with_heads
+from onnxfn.specs.results.measurements import STATUS, Rows, measured_rows, multiple, quality, section_rows, with_heads
 from onnxfn.specs.results.output_types import MODALITY_OF, output_dtype, tensor_dtype
 from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_groups
 
-Rows = Sequence[Sequence[str]]
 Sections = Sequence[tuple[str, Rows]]
 
 NO_TYPES: Mapping[str, str] = MappingProxyType({})
@@ -298,17 +295,11 @@ def report_words(report: Any) -> list[str]:
     return [*words, *(counted(count, name) for name, count in others.items() if count)]
 
 
-def exported_title(exported: Any) -> str:
-    """The name, the task, the opset and the status of the check of an export, in one line."""
-    return " · ".join(exported_words(exported)[:-1])
-
-
 def exported_words(exported: Any) -> list[str]:
-    """The name, the task, the opset, the status of the check, and the number of files of an export."""
+    """The name, the task, the opset and the status of the check of an export."""
     spec = exported.plan.parts[0].spec
     status = "unchecked" if exported.report is None else check_status(exported.report)
-    words = (spec.name, exported.plan.task, f"opset {exported.opset}", status, counted(len(exported.files), "files"))
-    return [word for word in words if word]
+    return [word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", status) if word]
 
 
 def _file_summary(file: Any) -> str:

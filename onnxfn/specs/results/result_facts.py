@@ -4,8 +4,6 @@
 folder.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -17,8 +15,8 @@ from attrs import field, frozen
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import listed
 from onnxfn.specs.results import printing
-from onnxfn.specs.results.measurements import is_first_variant, section_rows, variant_rows, with_heads
-from onnxfn.specs.results.printing import Rows, Sections, file_size, magnitude
+from onnxfn.specs.results.measurements import Rows, is_first_variant, section_rows, variant_rows, with_heads
+from onnxfn.specs.results.printing import Sections, file_size, magnitude
 from onnxfn.specs.short_repr import grouped_rows
 
 VERBOSE = "--verbose"
@@ -75,7 +73,7 @@ def exported_facts(exported: Any) -> ResultFacts:
     first = {f"{part.name}.onnx": part for part in exported.plan.parts if is_first_variant(part, exported.plan)}
     of_first = {name: first[PurePath(name).name] for name in graphs or first if PurePath(name).name in first}
     return ResultFacts(
-        printing.exported_title(exported),
+        " · ".join(printing.exported_words(exported)),
         printing.exported_summary(exported),
         {
             name: graph_columns(size.bytes, size.parameters, size.nodes)

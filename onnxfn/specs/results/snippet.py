@@ -1,7 +1,5 @@
 """The lines of Python that call the first file of a result by ONNX Runtime."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType

@@ -17,7 +17,7 @@ from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.record import record
 from onnxfn.specs.results import page, printing, result_facts
 from onnxfn.specs.results.measurements import Measurement, SectionError, multiple
-from onnxfn.specs.short_repr import shortened_call
+from onnxfn.specs.short_repr import counted, shortened_call
 
 CPU = ("CPUExecutionProvider",)
 """The provider of ONNX Runtime that every build has."""
@@ -285,7 +285,7 @@ class Exported:
     loaded: Any = field(default=None, eq=False, repr=False)
 
     def __repr__(self) -> str:
-        return shortened_call("Exported", printing.exported_words(self))
+        return shortened_call("Exported", [*printing.exported_words(self), counted(len(self.files), "files")])
 
     @public
     def model_proto(self, part: str | None = None) -> Any:

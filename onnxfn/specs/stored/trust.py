@@ -1,7 +1,5 @@
 """The code that a saved spec may name: that of another package only if the reader trusts the package."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
