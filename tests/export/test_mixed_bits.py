@@ -48,6 +48,8 @@ def test_the_weights_of_a_file_are_within_bytes_and_use_them(exported):
     assert stored <= chosen.bytes
     assert exported.plan.weight_bytes[0].bytes == pytest.approx(chosen.bytes, rel=0.01)
     assert {*bits_of(exported).values()} == {4, 8}
+    rules = exported.plan.parts[0].spec.target.quantization
+    assert all(rule.accuracy_level == (4 if rule.bits == 8 else 0) for rule in rules)
 
 
 def test_what_is_predicted_is_near_what_is_measured_and_both_are_printed(exported):

@@ -21,6 +21,7 @@ from onnxfn.models.read_weights import with_rows
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.specs.algebra.bit_choice import Storage, chosen_storage, total_bytes, total_kl
 from onnxfn.specs.algebra.planned import ChosenBits, Part, Plan
+from onnxfn.specs.algebra.quantized_dtypes import EIGHT_BITS
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.quantization import BITS, WeightRule, Within
 from onnxfn.specs.records import OutputSpec
@@ -88,7 +89,7 @@ def _logits(part: Part) -> tuple[OutputSpec, ...]:
 
 def _ways(weight: PartWeight, rule: WeightRule, divergence: float) -> list[Storage]:
     """The ways to store a weight. A bit more halves its errors, and a divergence is quadratic in small errors."""
-    rules = [evolve(rule, bits=bits) for bits in BITS["blocks"] if bits >= rule.bits]
+    rules = [_with_bits(rule, bits) for bits in BITS["blocks"] if bits >= rule.bits]
     in_blocks = (Storage(of.bits, weight.bytes_by(of), divergence * 4.0 ** (rule.bits - of.bits)) for of in rules)
     return [*in_blocks, Storage(None, weight.bytes_by(None), 0.0)]
 
@@ -96,8 +97,13 @@ def _ways(weight: PartWeight, rule: WeightRule, divergence: float) -> list[Stora
 def _rules(rule: WeightRule, weights: Sequence[PartWeight], chosen: Mapping[str, Storage]) -> tuple[WeightRule, ...]:
     """A rule without its limit, and a rule for each of its weights whose bits are others."""
     plain, bits = evolve(rule, within=None), {each.names[0]: chosen[each.names[0]].bits for each in weights}
-    own = {name: evolve(plain, where=name, bits=of) for name, of in bits.items() if of not in (None, rule.bits)}
+    own = {name: evolve(_with_bits(plain, of), where=name) for name, of in bits.items() if of not in (None, rule.bits)}
     return plain, *own.values(), *(WeightRule(name, kind="as is") for name, of in bits.items() if of is None)
+
+
+def _with_bits(rule: WeightRule, bits: int) -> WeightRule:
+    """A rule with other bits. Integers multiply 8 bits: on a CPU, floats take ten times as long."""
+    return evolve(rule, bits=bits, accuracy_level=(EIGHT_BITS if bits == EIGHT_BITS.bits else rule).accuracy_level)
 
 
 def _divergences(

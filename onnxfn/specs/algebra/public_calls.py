@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from onnxfn.specs.algebra.public_names import PACKAGE
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WrongType, shortened
 from onnxfn.specs.record import type_words
@@ -68,6 +67,8 @@ ACCEPTED: Mapping[Any, tuple[type, ...]] = MappingProxyType(
     {int: (Integral,), float: (Real,), tuple: (list,), Path: (PathLike,), None: (NoneType,)}
 )
 """Annotation -> the classes whose objects it also stands for, such as the integers of numpy."""
+
+PACKAGE = __name__.partition(".")[0]
 
 
 def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Callable[Parameters, Result]:
