@@ -11,8 +11,7 @@ from fine_tunes import save_berts
 from own_processes import printed
 
 import onnxfn
-from onnxfn.export.cli import demo
-from onnxfn.export.cli import export_command as cli_batch
+from onnxfn.export.cli import demo, export_command
 from onnxfn.export.cli.demo import minilm
 from onnxfn.export.report import push
 from onnxfn.graphs.templates import template_cache as cache_folder
@@ -246,7 +245,7 @@ def test_a_repository_is_private_on_request(flags, is_private, monkeypatch):
 def test_the_options_of_a_batch_are_those_of_its_jobs(word, tmp_path, monkeypatch):
     save_berts(tmp_path / "models", 1)
     batches = []
-    monkeypatch.setattr(cli_batch, "export_many", lambda jobs, **_: batches.append(jobs) or onnxfn.BatchResult([]))
+    monkeypatch.setattr(export_command, "export_many", lambda jobs, **_: batches.append(jobs) or onnxfn.BatchResult([]))
     flags = ("--dtype", "float16", "--check", "sections", word)
     succeed("batch", tmp_path / "models", tmp_path / "out", *flags)
     ((job,),) = batches
@@ -261,3 +260,12 @@ def test_the_demo_replaces_a_folder_on_request(tmp_path, monkeypatch):
     assert calls == []
     succeed("demo", tmp_path, "--overwrite")
     assert calls == [True]
+
+
+def test_a_call_that_an_error_advises_is_written_as_options(monkeypatch, tmp_path):
+    def run(*_, **__):
+        raise onnxfn.CaptureFailed("use with_shapes(spec, width=8, length=(1, 64)), or change the model")
+
+    monkeypatch.setattr(export_command, "run", run)
+    expected = "use --shape width=8 --shape length=1:64, or change the model"
+    assert error_of("export", "org/model", tmp_path / "out") == expected

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -57,7 +58,7 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
         is_known = isinstance(error, OnnxfnError) and error.__cause__ is None  # its traceback says no more
         saved = "" if debug or is_known else f" (traceback: {_saved_traceback(error)})"
         for line in (f"error: {error_line(error)}{saved}", *getattr(error, "__notes__", ())):
-            say(without_token(line), err=True)
+            say(without_token(with_options(line)), err=True)
         raise typer.Exit(1) from None
 
 
@@ -76,6 +77,16 @@ def set_hub_access(values: dict[str, Any]) -> None:
     """Sets the variables that the client of the hub reads, and takes the token out of `values`."""
     os.environ.update({variable: str(values[name]) for name, variable in OF_HUB.items() if name in values})
     values.pop("token", None)
+
+
+def with_options(text: str) -> str:
+    """A text with `--shape length=1:8` where it advises to call `with_shapes(spec, length=(1, 8))`."""
+
+    def options(call: re.Match[str]) -> str:
+        sizes = re.findall(r"(\w+=)\(?(\d+)(?:, (\d+))?", call[1])
+        return " ".join(f"--shape {name}{':'.join(filter(None, ends))}" for name, *ends in sizes)
+
+    return re.sub(r"with_shapes\(spec, ((?:\w+=(?:\d+|\(\d+, \d+\))(?:, )?)+)\)", options, text)
 
 
 def without_token(text: str) -> str:
