@@ -81,8 +81,8 @@ def of_body(**options: Any) -> Any:
 
 
 def with_8_bits(*names: str) -> Any:
-    """An edit for calibrated 4 bits, and calibrated 8 bits for weights of these names."""
-    wider = (onnxfn.quantize(bits=8, where=name, calibrated=True) for name in names)
+    """An edit for calibrated 4 bits, and for calibrated 8 bits of weights of these names, as q4m multiplies them."""
+    wider = (onnxfn.quantize(bits=8, accuracy_level=4, where=name, calibrated=True) for name in names)
     return compose_left(onnxfn.with_dtypes(float="q4c"), *wider)
 
 
