@@ -35,7 +35,7 @@ from onnxfn.specs.quantization import REACH
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched, result_of, stopped_on_error
 
-BY_BODIES = ", by bodies in standard operators"
+BY_BODIES = " by bodies in standard operators"
 """What follows the name of a case in which no kernel of `com.microsoft` runs."""
 
 

@@ -80,7 +80,7 @@ def run_errors(inputs: Array) -> AbstractContextManager[None]:
         reason = first_line(error).rpartition("Status Message: ")[2]
         values = f"tokens from {inputs.min()} to {inputs.max()}" if inputs.dtype.kind in "iu" else "features"
         return InvalidSpec(
-            f"ONNX Runtime cannot run the model on input_ids of the shape {list(inputs.shape)} with {values}: {reason}"
+            f"ONNX Runtime cannot generate from input_ids of the shape {list(inputs.shape)} with {values}: {reason}"
         )
 
     return errors_as(failed)

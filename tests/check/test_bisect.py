@@ -140,6 +140,8 @@ def test_an_unknown_case_is_an_error_that_lists_the_cases(exports):
     spec, model, folder = exports("bert")
     with pytest.raises(onnxfn.UnknownName, match="no case 'on' for model; known: one, special tokens"):
         onnxfn.bisect(spec, model, folder, case="on")
+    with pytest.raises(onnxfn.UnknownName, match="no size 'seq' for bert; known: batch_size, sequence_length"):
+        onnxfn.bisect(spec, model, folder, sizes={"seq": 3})
 
 
 def test_a_failed_check_says_how_to_find_the_module(exports, tmp_path):

@@ -75,6 +75,13 @@ def test_the_table_of_a_folder_has_each_file_and_one_row_for_all_layers(llama):
     assert max(map(len, text.splitlines())) <= 120
 
 
+def test_the_parts_of_a_pipeline_have_the_names_of_their_folders(llama, tmp_path):
+    for name in ("unet", "vae"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.onnx").write_bytes((llama / "model.onnx").read_bytes())
+    assert [*json.loads(inspected(tmp_path, "--json"))] == ["unet/model.onnx", "vae/model.onnx"]
+
+
 def test_json_has_the_same_facts(llama):
     facts = json.loads(inspected(llama / "model.onnx", "--json"))
     assert facts == {"model.onnx": json.loads(json.dumps(graph_summary(llama / "model.onnx")))}

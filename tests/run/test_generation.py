@@ -181,7 +181,7 @@ def test_a_first_token_is_for_a_decoder_with_an_encoder(exports):
 @pytest.mark.parametrize(("model_type", "start"), [("llama", None), ("t5", 0)])
 def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(exports, model_type, start, capfd):
     message = refusal(onnxfn.InvalidSpec, onnxfn.generate, exports(model_type)[-1], [[3, 5000]], start=start)
-    assert message.startswith("ONNX Runtime cannot run the model on input_ids of the shape [1, 2] with tokens from 3")
+    assert message.startswith("ONNX Runtime cannot generate from input_ids of the shape [1, 2] with tokens from 3")
     assert "idx=5000 must be within the inclusive range" in message
     assert capfd.readouterr() == ("", "")
 

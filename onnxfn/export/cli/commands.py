@@ -89,7 +89,10 @@ def inspect(
         return
     if task is not None:
         raise InvalidSpec(f"--task is for a model type, and {subject} is a path; leave it out")
-    summaries = {file.name: graph_summary(file) for file in graph_files(Path(subject))}
+    files = graph_files(Path(subject))
+    is_pipeline = len({file.parent for file in files}) > 1
+    names = [f"{file.parent.name}/{file.name}" if is_pipeline else file.name for file in files]
+    summaries = dict(zip(names, map(graph_summary, files), strict=True))
     texts = map(summary_text, summaries, summaries.values())
     say(json.dumps(summaries, indent=2) if "json" in values else "\n".join(texts))
 

@@ -80,12 +80,13 @@ def set_hub_access(values: dict[str, Any]) -> None:
 
 
 def with_options(text: str) -> str:
-    """A text with `--shape length=1:8` where it advises to call `with_shapes(spec, length=(1, 8))`."""
+    """A text with `--shape length=1:8` where it advises to call `with_shapes(spec, length=(1, 8))`, and such."""
 
     def options(call: re.Match[str]) -> str:
         sizes = re.findall(r"(\w+=)\(?(\d+)(?:, (\d+))?", call[1])
         return " ".join(f"--shape {name}{':'.join(filter(None, ends))}" for name, *ends in sizes)
 
+    text = text.replace("with_tolerance(spec, atol=...)", "--atol").replace("check=False", "--no-check")
     return re.sub(r"with_shapes\(spec, ((?:\w+=(?:\d+|\(\d+, \d+\))(?:, )?)+)\)", options, text)
 
 

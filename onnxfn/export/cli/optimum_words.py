@@ -43,6 +43,8 @@ def refuse_other_words(words: Iterable[str], values: Values) -> tuple[str, ...]:
             replaced[optimum["instead"].get(name, "").format(value)] = None
         closest_flag = closest(stem, (option.flag for option in OPTIONS.values()))
         lines.append(f"no option {stem}{f': {answer}' if answer else closest_flag}")
+    if paths[1:2] == ["onnx"] and len(paths) > 2:  # noqa: PLR2004 - as in `optimum-cli export onnx -m MODEL OUT`
+        del paths[1]
     if len(paths) > 2 and not lines:  # noqa: PLR2004 - MODEL and OUT
         lines.append(f"{paths[2]!r} follows MODEL and OUT; quote a path that has spaces")
     if lines:

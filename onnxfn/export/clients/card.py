@@ -84,7 +84,7 @@ def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[
 def _origin(report: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{package} {version}" for package, version in report["versions"].items() if version)
     model = f"a PyTorch model of the type `{report['name']}`" if report["name"] else "a PyTorch model"
-    source = f" Its weights come from {report['weights_from']}." if report["weights_from"] else ""
+    source = f" Its weights: {report['weights_from']}." if report["weights_from"] else ""
     opsets = sorted({str(graph["opset"]) for graph in report["graphs"].values()})
     written = f"ONNX files of {model}, opset {', '.join(opsets)}.{source} Written with {versions}."
     if report.get("request") is None:

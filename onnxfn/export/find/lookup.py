@@ -213,8 +213,9 @@ def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
     if spec.task is not None and class_task is not None:
         name = canonical(spec.task).removesuffix(WITH_PAST)
         if name not in served_tasks(class_task) and not auto_tables.is_listed(class_name(model), name):
-            problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
-            raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
+            own = written_tasks.written_task(model) or class_task
+            problem = f"{class_name(model)} is a model for {own}, not for {spec.task}"
+            raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, own)}")
     return spec
 
 

@@ -17,7 +17,9 @@ from onnxfn.export.run.planned_files import planned_files
 from onnxfn.models.dtypes import in_dtype
 from onnxfn.models.model_state import model_copy
 from onnxfn.run.prompts import export_path
+from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.errors import refuse_unknown
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.stored.reports import Exported
@@ -69,6 +71,9 @@ def bisect(
     copied = model_copy(model)
     files, dtypes = exported if isinstance(exported, Exported) else export_path(exported), variant_of(exported)
     folder, plan = planned_files(spec, copied, files, config, decoders=decoders, dtypes=dtypes)
+    known = [symbol for part in plan.parts for symbol in known_sizes(part.spec, {})]
+    for symbol in sizes or {}:
+        refuse_unknown("size", symbol, dict.fromkeys(known), of=spec.name or "this spec")
     real_inputs = real_inputs_by_part(plan, preprocessor)
     for part in plan.parts:
         dtype = part.spec.target.float_dtype

@@ -66,7 +66,7 @@ def export_pipeline(
         check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
         overwrite: Whether `path` may exist. What an earlier export of a program wrote there, ONNX files, their
             external data and unchanged side files, is deleted if this export does not replace it.
-        build: How graphs are built: repeated layers, template cache, fused operators.
+        build: How graphs are built: repeated layers, template cache.
         write: How files are laid out and where weights are stored.
         on_event: Called with an `Event` for each part, as by `export`; its `part` begins with the name of the part,
             such as `unet/model`. An exception that it raises stops the export.

@@ -28,7 +28,7 @@ BRANCHES = ("cond_true", "cond_false")
 TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
     {
         DATA_DEPENDENT: "a size or a branch there depends on values of a tensor: use torch.where, the tensor itself, "
-        "or pass a number, which is a constant of the graph",
+        "or a Python number (without .item()), which is a constant of the graph",
         ".numpy() is not supported": "a trace has no values: use the function of torch in place of numpy's",
         "UnsupportedOperatorException": BY_OPERATORS,
         **dict.fromkeys(BRANCHES, "use torch.where(condition, a, b) with both results, or the branch that is meant"),

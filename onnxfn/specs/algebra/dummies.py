@@ -31,8 +31,8 @@ def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
 
     Args:
         name: The name that inputs refer to, the third argument of `takes`.
-        function: `integers`, `uniform`, `normal`, `constant`, `mask`, `positions` or another function of
-            specs/algebra/fills.py, or `package.module:function` for one of your own. It is called with a
+        function: `integers`, `uniform`, `normal`, `constant`, `mask`, `positions` or another that the error for an
+            unknown name lists, or `package.module:function` for one of your own. It is called with a
             `numpy.random.Generator`, a shape and `arguments`, and returns an array of this shape.
         arguments: Keyword arguments of the function. A getter is read from the configuration; a NestedDummy is
             generated first.

@@ -119,4 +119,7 @@ def _better(target: Target) -> str:
     """The dtype that is better than that of a poor file, and its size."""
     row = _row(target)
     name = None if row is None else row.better
-    return f"{name} is better at about the same size" if name else "q8 is better, and larger"
+    if name is None:
+        return "q8 is better, and larger"
+    needs = " (it needs a tokenizer)" if any(rule.calibrated for rule in QUANTIZED_DTYPES[name].rules) else ""
+    return f"{name} is better at about the same size{needs}"

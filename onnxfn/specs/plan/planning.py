@@ -46,7 +46,7 @@ def plan(spec: ExportSpec, config: Any = None, *, decoders: Decoders = "merged")
         The plan: `parts[i].name` is the stem of a file; `parts[i].inputs` and `.outputs` are `{name: {axis: symbol}}`.
 
     Raises:
-        MissingValue: the configuration lacks a value that the spec reads.
+        MissingValue: the configuration lacks a value that the spec reads, and transformers has no default for it.
         UnknownName: a fixed axis is in no input, or `decoders` is another word.
         InvalidSpec: a file would have no output, or a cache cannot lie in a shared buffer.
 

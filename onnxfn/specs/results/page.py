@@ -187,10 +187,11 @@ def _variants(facts: ResultFacts) -> str:
     for file, size, value in sorted(points, key=lambda point: -point[2]):
         x, y = 8 + 40 * size / most, 20 + 120 * (1 - value) / ((1 - least) or 1)
         lowest = max(y, lowest + 18)  # labels stand below each other
-        kind = CLASSES.get(facts.files[file].get("status", ""), "ok")
+        columns, stem = facts.files[file], escape(Path(file).stem)
+        kind = CLASSES.get(columns.get("status", ""), "ok")
         shown.append(
             f'<circle class="{kind}" cx="{x:.1f}%" cy="{y:.0f}" r="5"/>'
-            f'<text class="start" x="{x + 2:.1f}%" y="{lowest + 4:.0f}">{escape(Path(file).stem)} {value:.3g}</text>'
+            f'<text class="start" x="{x + 2:.1f}%" y="{lowest + 4:.0f}">{stem} {columns[name]}</text>'
         )
     axis = (
         '<line class="axis" x1="8%" x2="8%" y1="10" y2="170"/><line class="axis" x1="8%" x2="98%" y1="170" y2="170"/>'

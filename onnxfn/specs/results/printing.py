@@ -190,11 +190,17 @@ def file_size(number: int) -> str:
     return f"{short}{number} bytes"
 
 
+def _shown_task(spec: Any) -> str | None:
+    """The task of a spec; none for a part of a pipeline: Optimum's name of its task, semantic-segmentation, is odd."""
+    task: str | None = None if str(spec.name).startswith("diffusers.") else spec.task
+    return task
+
+
 def title(spec: Any) -> str:
     """The name, task, opset and tolerances of a spec in one line; without any, how much it has."""
     words = [
         spec.name,
-        spec.task,
+        _shown_task(spec),
         None if spec.target.opset is None else f"opset {spec.target.opset}",
         f"inputs and outputs {spec.target.io_dtype}" if has_io_dtype(spec.target) else None,
         None if spec.check.atol is None else f"atol {spec.check.atol:g}",
@@ -266,7 +272,7 @@ def draw_report(report: Any, axes: Any = None) -> Any:
 def _largest(errors: Sequence[Sequence[tuple[str, float, float]]]) -> dict[str, float]:
     points: dict[str, float] = {}
     for case, error, allowed in (each for of_output in errors for each in of_output):
-        name = case.partition(" (")[0]  # without its sizes
+        name = re.sub(r" \(.*\)", "", case)  # without its sizes
         points[name] = max(points.get(name, 0.0), multiple(error, allowed))
     return points
 
@@ -299,7 +305,7 @@ def exported_words(exported: Any) -> list[str]:
     """The name, the task, the opset and the status of the check of an export."""
     spec = exported.plan.parts[0].spec
     status = "unchecked" if exported.report is None else check_status(exported.report)
-    return [word for word in (spec.name, exported.plan.task, f"opset {exported.opset}", status) if word]
+    return [word for word in (spec.name, _shown_task(spec), f"opset {exported.opset}", status) if word]
 
 
 def _file_summary(file: Any) -> str:

@@ -142,7 +142,8 @@ class Report:
         differences: The figures of each output.
         cases: The cases that were run, each with its sizes.
         findings: Faults of a file besides the values of its outputs, one line each: inputs and outputs that differ from
-            the plan, or weights that are not the model's; a transposed one shows in the outputs.
+            the plan, or weights that are not the model's. Of a weight that the file stores with its axes exchanged,
+            only the outputs tell.
         measurements: The accuracy of quantized and 16-bit files against the float model. The differences of a quantized
             file are those from PyTorch with the weights of the file.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
@@ -244,7 +245,7 @@ class Exported:
     """The result of an export. It prints as a table; a notebook shows it in colors, with the errors as a plot.
 
     Attributes:
-        path: The folder or the ONNX file that the caller named.
+        path: The folder or the ONNX file that the caller named, or a temporary one.
         files: The paths of all files that were written.
         plan: The plan.
         opset: The opset of the graphs.

@@ -81,15 +81,15 @@ def with_static_cache(spec: ExportSpec, length: int = 2048) -> ExportSpec:
     """
     chosen = for_some_task(spec)
     grows = any(row.grows for inner in inner_specs(chosen) for row in inner.cache.rows)
-    reason = ""
     if chosen.target.shared_cache:
-        reason = "with_shared_cache is another form of the cache"
-    elif not isinstance(length, int) or length < 1:
-        reason = f"its length is {length!r}"
-    elif not grows or not (chosen.task or "").endswith(WITH_PAST):
-        reason = f"no keys and values grow for {chosen.task}; decoders have them, for text-generation-with-past"
-    if reason:
-        raise InvalidSpec(f"{spec.name or 'this spec'} has no static cache: {reason}")
+        raise InvalidSpec("a cache is static or has shared buffers, not both: leave one of the two out")
+    if not isinstance(length, int) or length < 1:
+        raise InvalidSpec(f"the length of a static cache is {length!r}; write a number of tokens, 1 or more")
+    if not grows or not (chosen.task or "").endswith(WITH_PAST):
+        raise InvalidSpec(
+            f"{spec.name or 'this spec'} has no static cache: no keys and values grow for {chosen.task}; decoders have "
+            "them, for text-generation-with-past"
+        )
     opset = max(SCATTER_OPSET, chosen.target.opset or SCATTER_OPSET)
     return compose(chosen, ExportSpec(target=Target(static_cache=length, opset=opset)))
 
