@@ -257,10 +257,10 @@ def test_a_module_keeps_nothing_of_a_call_without_values(tmp_path):
 
 
 def test_parts_have_dtypes_and_one_that_overflows_in_float16_is_wider(tmp_path):
-    program = {"layer": nn.Linear(4, 4), "large": module(lambda _, states: states * 3e5 / 3e5)}
+    program = {"layer": nn.Linear(64, 64), "large": module(lambda _, states: states * 3e5 / 3e5)}
 
     def run(rows=2):
-        return program["large"](program["layer"](torch.ones(rows, 4))).detach()
+        return program["large"](program["layer"](torch.ones(rows, 64))).detach()
 
     parts = onnxfn.export_pipeline(
         program, tmp_path / "out", run=[run, lambda: run(3)], dtypes={"layer": ("float16", "q8"), "large": ("float16",)}

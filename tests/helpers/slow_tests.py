@@ -1,8 +1,8 @@
 """Slow tests, and what the default run keeps of them and of the sweeps.
 
-`slow_tests.txt` has the tests that took more than 0.7 s, without the rules of the house. `pytest` without a path runs
-some of them, chosen by the commit, so that over some commits all of them run; with a path it runs all. The slow tests
-of a run are added to the list; a fixture that several tests share counts for the first of them that runs:
+`slow_tests.txt` has the tests that took more than 0.7 s, without the rules of the house and the pages. `pytest`
+without a path runs some of them, chosen by the commit, so that over some commits all of them run; with a path it runs
+all. The slow tests of a run are added to the list; a fixture that several tests share counts for the first of them:
 
     python -m pytest -q -n 2 --durations 0 --durations-min 0.3 > log; python tests/helpers/slow_tests.py log
 """
@@ -15,6 +15,9 @@ from pathlib import Path
 
 FILE = Path(__file__).with_suffix(".txt")
 LEAST_SECONDS = 0.7
+ALWAYS = ("house/", "guide/")
+"""Rules of the house and the code of pages: each run has all of them."""
+
 SLOW = frozenset(FILE.read_text().splitlines())
 
 KEPT: Mapping[str, tuple[str, ...]] = {
@@ -47,12 +50,12 @@ def is_left_to_sweeps(test: str) -> bool:
 
 
 def slow_tests(lines: Iterable[str]) -> list[str]:
-    """The slow tests in the log of a run, without `house`: the seconds of setup, call and teardown count together."""
+    """The slow tests in the log of a run, without `ALWAYS`: the seconds of setup, call and teardown count together."""
     seconds: Counter[str] = Counter()
     for line in lines:
         if match := re.match(r"([\d.]+)s (?:call|setup|teardown)\s+tests/(.+)", line):
             seconds[match[2].strip()] += float(match[1])
-    return sorted(test for test, taken in seconds.items() if taken >= LEAST_SECONDS and not test.startswith("house/"))
+    return sorted(test for test, taken in seconds.items() if taken >= LEAST_SECONDS and not test.startswith(ALWAYS))
 
 
 if __name__ == "__main__":
