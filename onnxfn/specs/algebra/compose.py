@@ -37,7 +37,7 @@ def compose(*specs: ExportSpec) -> ExportSpec:
 
     Returns:
         One spec. Tensors, generators and the like join by name, in the order of first mention, with the value of the
-        last. Axes join by what is known of them: see `joined_axes`.
+        last. Of an axis, later values win, and a range replaces a fixed size.
 
     Raises:
         InvalidSpec: an argument is not an ExportSpec. An edit is a function: write `pipe(spec, edit)`. Or a spec
