@@ -154,7 +154,7 @@ def _errors(report: Any) -> str:
     ticks = {f"{10.0**power:g}": 10.0**power for power in range(low, 1)}
     ticks |= {f"{10.0 ** int(high):g}": 10.0 ** int(high)}
     labels = "".join(f'<text x="{at(tick):.1f}%" y="14">{name}</text>' for name, tick in ticks.items())
-    heading = "<h2>error / bound</h2><p>Each dot is a case: at the line at 1, or left of it, it passes.</p>"
+    heading = "<h2>error / bound</h2><p>Each dot is a case or a measurement: it passes at the line or left of it.</p>"
     return f'{heading}<div class="plot">{"".join(rows)}{_row("", labels)}</div>' if points else ""
 
 
