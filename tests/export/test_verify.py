@@ -130,7 +130,10 @@ def test_linked_weights_are_verified_and_weights_that_were_not_written_are_not_m
 def test_the_parts_of_a_pipeline_are_verified_together(folder, exported, tmp_path):
     shutil.copytree(exported, tmp_path / "pipeline" / "one")
     shutil.copytree(exported, tmp_path / "pipeline" / "two")
+    (tmp_path / "pipeline" / "model_index.json").write_text("{}")
     assert onnxfn.verify(tmp_path / "pipeline").files == 2 * onnxfn.verify(exported).files
+    assert str(onnxfn.verify(tmp_path / "pipeline")).endswith("; 1 other file in no report, not compared")
+    assert onnxfn.verify(exported).others == 0
     flip(tmp_path / "pipeline" / "two", DATA, 5000)
     assert len(onnxfn.verify(tmp_path / "pipeline").faults) == 1
 

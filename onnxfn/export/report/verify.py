@@ -20,6 +20,7 @@ from onnxfn.export.report.report_file import (
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, shortened
 from onnxfn.specs.record import record
+from onnxfn.specs.short_repr import counted
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.names import file_fault
@@ -36,6 +37,7 @@ class Verification:
         bytes: Their size in all.
         checks: The check at the time of the export, one line for each report.
         faults: One line for each fault.
+        others: The number of files in the folder that no report lists, such as those of schedulers.
 
     >>> print(Verification("out", 2, 1000, ["model.onnx: check passed"]))
     out: verified 2 files, 1000 bytes; model.onnx: check passed
@@ -46,6 +48,7 @@ class Verification:
     bytes: int
     checks: tuple[str, ...] = field(default=(), converter=as_tuple)
     faults: tuple[str, ...] = field(default=(), converter=as_tuple)
+    others: int = 0
 
     @property
     def passed(self) -> bool:
@@ -55,7 +58,9 @@ class Verification:
     def __str__(self) -> str:
         if self.faults:
             return "\n".join(self.faults)
-        return f"{self.folder}: verified {self.files} files, {self.bytes} bytes; {'; '.join(self.checks)}"
+        others = [f"{counted(self.others, 'other files')} in no report, not compared"] if self.others else []
+        of_checks = "; ".join([*self.checks, *others])
+        return f"{self.folder}: verified {self.files} files, {self.bytes} bytes; {of_checks}"
 
 
 def verify(folder: str | Path) -> Verification:
@@ -94,12 +99,15 @@ def verify(folder: str | Path) -> Verification:
         missing = f"no {REPORT_FILE} in {folder}: it is no export, or an older onnxfn wrote it; export it again"
         return Verification(str(folder), 0, 0, faults=[missing])
     results = [_verified(part) for part in parts]
+    listed = sum(result.files for result in results)
+    every = sum(file.is_file() for file in folder.rglob("*"))
     return Verification(
         str(folder),
-        sum(result.files for result in results),
+        listed,
         sum(result.bytes for result in results),
         [check for result in results for check in result.checks],
         [fault for result in results for fault in result.faults],
+        max(0, every - listed - len(parts)),
     )
 
 
