@@ -20,6 +20,7 @@ from onnxfn.export.report.report_file import (
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, shortened
 from onnxfn.specs.record import record
+from onnxfn.specs.results.measurements import rounded
 from onnxfn.specs.short_repr import counted
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
@@ -132,7 +133,7 @@ def _verified(folder: Path) -> Verification:
 
 def _check_words(report: ExportReport) -> str:
     """The check at the export, in words: measurements on texts for a quantized file, else the compared outputs."""
-    words = [f"{output} {name} {value:.4g}" for output, name, value in report.measurements if name != "cases"]
+    words = [f"{output} {name} {rounded(value)}" for output, name, value in report.measurements if name != "cases"]
     compared = [f"check of {report.outputs} outputs passed at the export"] if report.outputs or not words else []
     return ", ".join([*compared, *([f"measured at the export: {', '.join(words)}"] if words else [])])
 
