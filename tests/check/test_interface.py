@@ -40,7 +40,7 @@ def more_outputs(model):
         (declared_size, "logits[0]", "axis 0 of 'logits' is 4 in the file, but batch_size in the plan"),
         (more_outputs, "more", "the outputs of the file are logits, more; those of the plan are logits"),
         (input_order, "inputs", "the inputs of the file are token_type_ids, attention_mask, input_ids; those of the "),
-        (output_type, "logits", "'logits' is float64 in the file, but float32 in the plan"),
+        (output_type, "logits", "'logits' is float64 in the file, but float32 in the plan: write with_dtypes("),
     ],
 )
 def test_an_interface_that_is_not_the_plans_is_found(kind, site, finding, classifier, exported, tmp_path):

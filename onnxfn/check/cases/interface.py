@@ -69,6 +69,8 @@ def _tensor_findings(spec: PlannedSpec, tensor: InputSpec | OutputSpec, declared
     dtype, allowed = tensor_dtype_to_np_dtype(declared.elem_type).name, _dtypes(spec, tensor, array)
     if dtype not in allowed:
         advice = f": write gives({tensor.name!r}, ..., kind={dtype!r})" if isinstance(tensor, OutputSpec) else ""
+        if spec.target.io_dtype is None and all("float" in each for each in (dtype, *allowed)):
+            advice = f": write with_dtypes(spec, float={dtype!r})"
         yield f"{tensor.name!r} is {dtype} in the file, but {' or '.join(allowed)} in the plan{advice}"
     sizes, axes = declared.shape.dim, graph_axes(spec, tensor).axes
     if len(sizes) != len(axes):
