@@ -59,7 +59,9 @@ def prepared(model_type):
 def lines(model_type, name, planned):
     """The arguments that a plan leaves out of a model of this class, of which only the signature is used."""
     forward = partial(getattr(transformers, name).forward, None)
-    model = SimpleNamespace(forward=forward, config=SimpleNamespace(model_type=model_type))
+    config = transformers.PretrainedConfig()
+    config.model_type = model_type
+    model = SimpleNamespace(forward=forward, config=config)
     return left_out(EMPTY, planned, *processed_arguments(model))
 
 

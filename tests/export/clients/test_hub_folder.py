@@ -13,7 +13,7 @@ from onnxfn.export.jobs.request import request_of
 from onnxfn.export.run.planned_files import layout_of_files
 
 HUB = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
-NEW = {"onnx/model.onnx", "onnx/model.onnx_data", "genai_config.json", "README.md", "report.json"}
+NEW = {"onnx/model.onnx", "onnx/model.onnx_data", "genai_config.json", "README.md", "graph.svg", "report.json"}
 """The files of a folder that its checkpoint lacks."""
 
 
