@@ -15,7 +15,7 @@ from slow_tests import SLOW, is_left_to_sweeps
 
 TESTS = Path(__file__).parent
 
-SLOW_SAMPLE = 20
+SLOW_SAMPLE = 10
 """How many of the slow tests a run without a path keeps."""
 
 OF_HOUSE = ("house", "import", "private_names")
