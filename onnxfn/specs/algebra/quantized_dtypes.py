@@ -48,7 +48,7 @@ EIGHT_BIT_TABLES = evolve(EIGHT_BITS, read_by=["Gather"])
 """Tables of embeddings, and the output layers that are tied to them, in blocks of 8 bits.
 
 A single scale for a table makes rare tokens equal: the stock quantizer of ONNX Runtime does that. With accuracy level 0
-the product of 8 bits is slow: a token of SmolLM2 takes 373 ms, most of it for the output layer.
+the product of 8 bits is slow: see `WeightRule`.
 """
 
 _INTEGERS = WeightRule(bits=8, kind="dynamic", read_by=["MatMul"])
@@ -72,8 +72,8 @@ EIGHT_BIT_NAMES = tuple(
 )
 """The matrices in which errors change the distribution over tokens most; mixes of other tools have more bits there."""
 
-SLOW = "bnb4 is slow to run: a token of SmolLM2 takes 97 ms of a core, in q4 37, in q8 28, in float32 56"
-"""Of ONNX Runtime 1.32 on a CPU, after 64 tokens: its kernel of MatMulBnb4 turns all codes into floats at each run."""
+SLOW = "bnb4 is slow to run: a token of SmolLM2 takes 88 ms, in q4 21, in q8 22, in float32 41"
+"""By benchmarks/quantized.py on a CPU: ONNX Runtime's kernel of MatMulBnb4 makes floats of all codes in each run."""
 
 QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
     {
