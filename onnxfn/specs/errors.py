@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from attrs import frozen
+
 NO_MEMORY = ("allocate memory", "std::bad_alloc")
 """What a RuntimeError of torch or ONNX Runtime says if there is not enough memory."""
 
@@ -22,6 +24,19 @@ SHOWN_CHARACTERS = 60
 
 class OnnxfnError(Exception):
     """The base of all errors that onnxfn raises on purpose. The message is one line that can be shown to a user."""
+
+
+@frozen(repr=False)
+class LateText:
+    """A message that is written when it is read: an error that is expected costs no search for similar names."""
+
+    written: Callable[[], str]
+
+    def __str__(self) -> str:
+        return self.written()
+
+    def __repr__(self) -> str:
+        return repr(self.written())
 
 
 class UnknownName(OnnxfnError, LookupError):

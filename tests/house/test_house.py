@@ -32,7 +32,7 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_746,
+    "specs": 9_777,
     "architectures": 8_012,
     "weights": 2_962,
     "models": 1_842,

@@ -29,7 +29,16 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, closest, listed, refuse_unknown, shortened
+from onnxfn.specs.errors import (
+    InvalidSpec,
+    LateText,
+    MissingValue,
+    OnnxfnError,
+    closest,
+    listed,
+    refuse_unknown,
+    shortened,
+)
 from onnxfn.specs.records import Getter, Normalizer, Source
 
 LONGEST_FORMULA = 500
@@ -213,11 +222,14 @@ def _path_value(config: Snapshot, path: str) -> Any:
         keys = value if isinstance(value, Mapping) else {}
         if keys.get(key) is None:
             part = f" (part {index + 1} of {path!r})" if "." in path else ""
-            known = sorted(name for name, value in keys.items() if value is not None)
-            has = f"it has: {listed(known)}{closest(key, known)}"
-            raise MissingValue(f"the configuration has no {key!r}{part}; {has}")
+            known = [name for name, value in keys.items() if value is not None]
+            raise MissingValue(LateText(partial(_without_key, f"{key!r}{part}", key, known)))
         value = keys[key]
     return value
+
+
+def _without_key(what: str, key: str, known: list[str]) -> str:
+    return f"the configuration has no {what}; it has: {listed(sorted(known))}{closest(key, sorted(known))}"
 
 
 def _either(read: Reader, *sources: Source) -> Any:
@@ -227,7 +239,11 @@ def _either(read: Reader, *sources: Source) -> Any:
             return read(source)
         except MissingValue as problem:
             problems.append(problem)
-    raise MissingValue("; and ".join(map(str, problems)))
+    raise MissingValue(LateText(partial(_joined, problems)))
+
+
+def _joined(problems: list[MissingValue]) -> str:
+    return "; and ".join(map(str, problems))
 
 
 def _negated(read: Reader, source: Source) -> bool:
