@@ -85,6 +85,15 @@ def test_importing_is_fast(tmp_path):
     assert min(float(run_python(TIMED, **compiled)[0]) for _ in range(5)) < RATIO
 
 
+def test_the_help_of_a_command_imports_no_pydantic():
+    """Its import takes a third of the time of the help; options of completion belong to `onnxfn` itself."""
+    code = "import sys; sys.argv[1:] = {}; from onnxfn.__main__ import app\ntry: app()\n"
+    code += "except SystemExit: print(*sys.modules)"
+    command, program = (run_python(code.format(words))[0] for words in (["export", "--help"], ["--help"]))
+    assert "pydantic" not in command.split()
+    assert "--install-completion" in program
+
+
 def test_completion_offers_the_public_names_alone():
     assert set(dir(onnxfn)) - {"__all__", "__doc__", *MODULES} == set(onnxfn.__all__)
     assert onnxfn.__version__ == onnxfn.specs.version.VERSION
