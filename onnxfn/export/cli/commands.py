@@ -17,13 +17,16 @@ from onnxfn.specs.version import VERSION
 
 Folder = Annotated[Path, typer.Argument(help="The folder of an export.")]
 
+# Where an option of `onnxfn` itself is left out, typer imports pydantic: half of the time of the help of a command.
+_HELP_OF_COMMAND = sys.argv[2:] == ["--help"]
+
 app: typer.Typer = typer.Typer(
     name="onnxfn",
     help="Export PyTorch and Hugging Face models to ONNX and check the files against PyTorch.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Only `onnxfn` itself has options of completion; for each command, typer would import pydantic for them: 0.12 s.
-    add_completion=not sys.argv[1:] or sys.argv[1].startswith("-"),
+    add_completion=not _HELP_OF_COMMAND,
+    add_help_option=not _HELP_OF_COMMAND,
 )
 
 
