@@ -1,4 +1,4 @@
-"""Seconds of ONNX Runtime to load a decoder's graph, for a prompt of 128 tokens, and for each token after it.
+"""Seconds of ONNX Runtime to load a decoder's graph, for a prompt of 512 tokens, and for each token after it.
 
     python benchmarks/decode.py [--runs 5] [--models smollm2] [--graphs FOLDER]
 
@@ -28,12 +28,12 @@ from models import Checkpoint
 from options import exporters_for, parsed_options
 from peers import Exporter, run_exporter
 
-PROMPT, TOKENS, PROMPTS = 128, 32, 3
-EXPORTERS = "onnxfn,onnxfn opset 23,optimum,transformers.exporters,genai builder,mobius,mobius cpu"
+PROMPT, TOKENS, PROMPTS = 512, 32, 3
+EXPORTERS = "onnxfn,onnxfn opset 18,optimum,transformers.exporters,genai builder,mobius,mobius cpu"
 LIMITS = (
-    ("onnxfn opset 23", "optimum", "token", 0.9),
-    ("onnxfn opset 23", "optimum", "prompt", 1.0),
-    ("onnxfn", "optimum", "prompt", 1.0),
+    ("onnxfn", "optimum", "token", 0.76),
+    ("onnxfn", "genai builder", "token", 0.98),
+    ("onnxfn", "optimum", "prompt", 0.9),
 )
 """Exporter, peer, what is timed, and the largest ratio of their times."""
 

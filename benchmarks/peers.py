@@ -212,7 +212,7 @@ EXPORTERS = {
         Exporter("onnxfn", OURS, _onnxfn("--no-template-cache")),
         Exporter("onnxfn unchecked", OURS, _onnxfn("--no-check", "--no-template-cache")),
         Exporter("onnxfn templates", OURS, _onnxfn("--no-check"), twice=True),
-        Exporter("onnxfn opset 23", OURS, _onnxfn("--no-template-cache", "--opset", "23"), kinds=("decoder",)),
+        Exporter("onnxfn opset 18", OURS, _onnxfn("--no-template-cache", "--opset", "18"), kinds=("decoder",)),
         Exporter("optimum", "optimum", _optimum, folder=folder_for_transformers_4),
         Exporter("transformers.exporters", "exporters", _exporters),
         Exporter("genai builder", "genai", _genai("fp32", "cpu"), kinds=("decoder", "speech to text")),

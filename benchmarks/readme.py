@@ -24,7 +24,7 @@ KEY_FIGURES: Mapping[str, str] = {
     "llama: time of onnxfn / transformers.exporters": "export of a small Llama, time: onnxfn / transformers.exporters",
     "smollm2: time of onnxfn / optimum": "export of SmolLM2-135M with its check, time: onnxfn / Optimum",
     "time of the graph at 64 layers / at 8": "building the graph, time: 64 layers / 8 layers",
-    "smollm2: token of onnxfn opset 23 / optimum": "a token of SmolLM2-135M, time: onnxfn at opset 23 / Optimum",
+    "smollm2: token of onnxfn / optimum": "a token of SmolLM2-135M, time: onnxfn / Optimum",
     "llama-1b-bf16, onnxfn float16 unchecked: GB above imports": (
         "1.1 billion parameters to float16, unchecked: GB above imports"
     ),

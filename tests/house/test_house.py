@@ -36,7 +36,7 @@ BUDGET = {
     "architectures": 8_012,
     "weights": 2_962,
     "models": 1_842,
-    "graphs": 8_289,
+    "graphs": 8_326,
     "run": 1_299,
     "check": 6_076,
     "export": 12_132,

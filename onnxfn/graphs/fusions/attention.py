@@ -1,4 +1,4 @@
-"""The pass that fuses attention, which below opset 23 is about ten nodes, and the pass that simplifies masks."""
+"""Attention as one operator, or about ten nodes below opset 23; products of grouped heads; masks."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 
 from onnxfn.graphs.nodes.nodes import (
     attribute,
+    compute_by,
     constant_array,
     filled_constant,
     first_input,
@@ -165,8 +166,44 @@ def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
     groups, sizes = shape_of(unsqueeze.inputs[0])[1], shape_of(expand.outputs[0])
     if groups == 0 or len(sizes) != RANK + 1:
         return repeated, None
-    fits = sizes[1:3] == (groups, heads // groups) and shape_of(repeated)[1] == heads
+    fits = sizes[1:3] == (groups, heads // groups) and shape_of(repeated)[1:2] == (heads,)
     return (unsqueeze.inputs[0], unsqueeze) if fits else (repeated, None)
+
+
+def multiply_groups(model: Any) -> Any:
+    """Multiplies by keys and values before they are repeated for groups of heads: the copies are not written.
+
+    Before: `left @ repeated`, where `left` is `[batch, heads, rows, size]`, and each of `groups` heads is repeated for
+    `heads / groups` of `left`. After: the rows of a group are rows of one matrix, `[batch, groups, heads / groups *
+    rows, size]`, and the product has the shape of before.
+    """
+    for node in [node for node in model.graph if is_operator(node, "MatMul")]:
+        left, right = node.inputs
+        transpose = producer(right, "Transpose")
+        swaps = transpose is not None and tuple(attribute(transpose, "perm", ())) == (0, 1, 3, 2)
+        heads = shape_of(left)[1] if len(shape_of(left)) == RANK else None
+        if isinstance(heads, int):
+            before, first = _ungrouped(transpose.inputs[0] if swaps else right, heads)
+            if first is not None:
+                _multiply_group(node, left, before, swaps=swaps)
+    return model
+
+
+def _multiply_group(product: Any, left: Any, before: Any, *, swaps: bool) -> None:
+    """Computes a product from the matrix before its heads are repeated; `swaps`: its last two axes are swapped."""
+    batch, groups, length, size = shape_of(before)
+    if swaps:
+        before = insert_value(product, "Transpose", [before], before, (batch, groups, size, length), perm=(0, 1, 3, 2))
+    (_, heads, _, inner), output, graph = shape_of(left), product.outputs[0], product.graph
+    scaled, sizes = producer(left, "Mul"), (batch, groups, None, inner)
+    factor = scaled.inputs[1] if scaled is not None and scalar(scaled.inputs[1]) is not None else None
+    rows = left if factor is None else scaled.inputs[0]
+    rows = insert_value(product, "Reshape", [rows, int_constant(graph, 0, groups, -1, 0)], left, sizes)
+    if factor is not None:  # next to the product, where ONNX Runtime makes the factor a part of it
+        rows = insert_value(product, "Mul", [rows, factor], left, sizes)
+    last = shape_of(output)[-1] if output.shape else None
+    rows = insert_value(product, "MatMul", [rows, before], output, (batch, groups, None, last))
+    compute_by(output, "Reshape", [rows, int_constant(graph, 0, heads, -1, 0)])
 
 
 def _cache(key: Any, value: Any, position: Mapping[Any, int], own_nodes: set[Any]) -> tuple[Any, ...] | None:

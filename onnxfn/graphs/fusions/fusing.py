@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.fusions.attention import fuse_attention, simplify_masks
+from onnxfn.graphs.fusions.attention import fuse_attention, multiply_groups, simplify_masks
 from onnxfn.graphs.fusions.rotary import fuse_rotary
 from onnxfn.graphs.nodes import nodes
 from onnxfn.graphs.passes.simplify import ATTENTION_OPSET, SINCE
@@ -209,7 +209,7 @@ def fuse_operators(model: Any) -> Any:
     if has_attention and any(nodes.is_operator(node, "Neg", "Sub") for node in model.graph):  # a rotation has one
         of_attention = (fuse_rotary, *of_attention)
     remove_unused = common.RemoveUnusedNodesPass()
-    for fuse_pass in (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal, *of_attention):
+    for fuse_pass in (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal, *of_attention, multiply_groups):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
     return common.NameFixPass()(model).model

@@ -105,3 +105,13 @@ def test_an_attention_with_one_unknown_shape_computes_the_same(name):
 @pytest.mark.parametrize("name", ["qh", "q4", "kh", "k4", "nk", "k5", "ke", "kr", "transposed", "sum", "back", "y"])
 def test_a_grouped_attention_with_one_unknown_shape_computes_the_same(name):
     fused_graph(GROUPED, unknown_shapes=(name,), **grouped_tensors(2, 5))
+
+
+@pytest.mark.parametrize("unknown", [(), ("qh",), ("kr",), ("transposed",), ("scores",), ("sum",)])
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_below_opset_23_grouped_heads_are_multiplied_before_they_are_repeated(is_scaled, unknown):
+    text = GROUPED.replace("int64[1] two", "float half = {0.5}, int64[1] two")
+    if is_scaled:
+        text = text.replace("(q4)", "(q4)\n    qs = Mul (qh, half)").replace("MatMul (qh", "MatMul (qs")
+    written = operators(fused_graph(text, 18, unknown, **grouped_tensors(2, 5)))
+    assert unknown or "Expand" not in written
