@@ -25,7 +25,8 @@ def graph_files(path: Path) -> list[Path]:
     if not files:
         has_model = (path / "config.json").is_file()
         plan = f"; onnxfn export {path} OUT --dry-run shows the plan of a checkpoint" if has_model else ""
-        raise ModelNotFound(f"no ONNX file at {path}; name a file that ends in .onnx, or the folder of an export{plan}")
+        what = "no ONNX file at" if path.exists() else "there is no file or folder"
+        raise ModelNotFound(f"{what} {path}; name a file that ends in .onnx, or the folder of an export{plan}")
     return files
 
 
