@@ -170,7 +170,7 @@ def cache(
 
 def watch(
     script: Annotated[Path, typer.Argument(help="A Python script that makes a program; its __main__ part is not run.")],
-    out: Out,
+    out: Annotated[Path, typer.Argument(help="A folder, which gets a folder for each module.")],
     *,
     modules: Annotated[list[str], typer.Option(help="NAME=EXPRESSION of a module, such as encoder=model.encoder.")],
     run: Annotated[list[str], typer.Option(help="An expression, such as 'main(2)'; what differs in others moves.")],

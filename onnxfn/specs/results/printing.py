@@ -187,7 +187,7 @@ def file_size(number: int) -> str:
     """A number of bytes as a person reads it, and exactly: 2.20 GB, 2200119296 bytes."""
     units = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
     short = next((f"{number / unit:.2f} {name}, " for unit, name in units if number >= unit), "")
-    return f"{short}{number} bytes"
+    return f"{short}{counted(number, 'bytes')}"
 
 
 def _shown_task(spec: Any) -> str | None:

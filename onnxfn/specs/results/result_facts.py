@@ -209,7 +209,7 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
 def case_names(report: Any) -> Rows:
     """The names of the cases of a report without their sizes, in a row."""
     names = dict.fromkeys(map(printing.case_name, report.cases)) if report is not None else ()
-    return [(", ".join(names),)] if names else []
+    return [("; ".join(names),)] if names else []
 
 
 def all_sections(facts: ResultFacts) -> Sections:
