@@ -25,8 +25,8 @@ def graph_files(path: Path) -> list[Path]:
     if not files:
         has_model = (path / "config.json").is_file()
         plan = f"; onnxfn export {path} OUT --dry-run shows the plan of a checkpoint" if has_model else ""
-        what = no_onnx_file(path)
-        raise ModelNotFound(f"{what}; name a file that ends in .onnx, or the folder of an export{plan}")
+        advice = "name a file that ends in .onnx, or the folder of an export"
+        raise ModelNotFound(f"{no_onnx_file(path)}; {advice}{plan}")
     return files
 
 
