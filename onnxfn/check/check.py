@@ -154,7 +154,7 @@ def adapter_report(
     session, names = open_check_session(file, tick), [output.name for output in part.spec.outputs]
     is_apart = is_proven_apart(part, file)
     plain = references(model, part, dtype="float32" if is_apart else None, tick=tick)
-    expected = (evolve(each, case=f"{each.case}, with the adapter", inputs={**each.inputs, **arrays}) for each in plain)
+    expected = (evolve(each, case=f"{each.case} with the adapter", inputs={**each.inputs, **arrays}) for each in plain)
     if is_apart:
         known = [*expected]
         measurements, findings = variant_measurements(part, session, proof, lambda: known)

@@ -161,6 +161,11 @@ def layout_in(folder: Path) -> Layout:
     return subfolders.get(folder.name, LAYOUTS[OPTIMUM])
 
 
+def no_onnx_file(path: Path) -> str:
+    """The words for a path without an ONNX file, or where nothing is."""
+    return f"no ONNX file at {path}" if path.exists() else f"there is no file or folder {path}"
+
+
 def onnx_folder(folder: Path) -> Path:
     """The folder of the ONNX files in an export's folder, else itself. InvalidSpec for a link out of it."""
     candidates = [folder / layout.subfolder for layout in LAYOUTS.values()]

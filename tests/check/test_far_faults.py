@@ -108,7 +108,7 @@ def report_of(spec, model, folder):
         return error.report
 
 
-@pytest.mark.parametrize(("budget", "who"), [(WHOLE, ""), (LAYERS, ", layers 0, 1 of 4")])
+@pytest.mark.parametrize(("budget", "who"), [(WHOLE, ""), (LAYERS, " by layers 0 and 1 of 4")])
 def test_a_small_model_reads_far_texts_as_a_whole_and_layers_of_each_kind_of_a_large_one(
     budget, who, exports, monkeypatch
 ):
@@ -125,8 +125,8 @@ def test_two_layers_of_each_kind_are_four_of_six(tmp_path, monkeypatch):
     kinds = {"layer_types": [*["sliding_attention"] * 2, "full_attention"] * 2, "num_hidden_layers": 6}
     model = tiny.model("gemma3_text", "AutoModelForCausalLM", **{**MODELS["gemma3"][1], **kinds})
     report = onnxfn.export(onnxfn.spec_for(model, "text-generation-with-past"), model, tmp_path / "out").report
-    far = [case.partition("), ")[2] for case in report.cases if case.startswith("far")]
-    assert far == ["layers 0, 1, 2, 5 of 6"] * 2
+    far = [case.partition(") ")[2] for case in report.cases if case.startswith("far")]
+    assert far == ["by layers 0 and 1 and 2 and 5 of 6"] * 2
 
 
 @pytest.mark.parametrize(

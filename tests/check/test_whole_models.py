@@ -20,6 +20,7 @@ from onnxfn.check.wholes.torch_whole import WHOLE
 from onnxfn.check.wholes.whole_models import generate_comparison, prompt_comparisons, whole_model_report
 from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.edits.behaviors import model_part
+from onnxfn.specs.results.printing import case_name
 
 TASK = "image-text-to-text-with-past"
 
@@ -45,6 +46,7 @@ def test_a_report_has_the_cases_of_the_whole_model(exported):
     outputs = {each.output: each for each in exported.report.differences if each.part == WHOLE}
     assert {*outputs} == {"logits", "logits of new tokens", "tokens of generate"}
     assert outputs["tokens of generate"].max_abs == 0
+    assert not any("," in case_name(case) for case in exported.report.cases)  # a list of names has commas
 
 
 def with_fault(whole, part, **fault):

@@ -74,5 +74,5 @@ def test_texts_are_decoded_only_in_the_ranges_of_a_decoder(longest, decodes, lla
     spec = spec_for("llama", "text-generation-with-past")
     ranged = with_shapes(spec, past_sequence_length=(0, longest), sequence_length=(1, 32))
     cases = onnxfn.export(ranged, llama, tmp_path / "out").report.cases
-    assert any("tokens, none twice" in case for case in cases) == decodes
+    assert any("different tokens" in case for case in cases) == decodes
     assert not any(f"past_sequence_length={size}," in case for case in cases for size in range(longest + 1, 600))

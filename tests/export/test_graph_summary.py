@@ -90,7 +90,7 @@ def test_json_has_the_same_facts(llama):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["{}/nothing.onnx"], "no ONNX file at"),
+        (["{}/nothing.onnx"], "no file or folder"),
         (["{}"], "no ONNX file at"),
         (["{}/text.onnx"], "is not an ONNX file"),
         (["{}/text.onnx", "--task", "fill-mask"], "--task is for a model type"),

@@ -172,6 +172,8 @@ def test_the_command_writes_a_page_beside_the_folder(exported):
     assert "pass --overwrite" in error_of("report", exported.path)
     succeed("report", exported.path, "--overwrite")
     assert "outline: modules and their weights" in Path(page).read_text()
+    Path(page).write_text("my own page")
+    assert "onnxfn did not write" in error_of("report", exported.path, "--overwrite")
     assert "no report.json" in error_of("report", page)
 
 

@@ -64,7 +64,7 @@ def test_both_files_generate_the_tokens_of_pytorch(tmp_path):
     """The check, too, holds what both write against PyTorch's logits of the tokens."""
     model = tiny.model("llama", LLAMA.call.loader)
     result = assert_agreement(onnxfn.export(onnxfn.with_inputs_embeds(LLAMA), model, tmp_path / "out"))
-    assert any("tokens, none twice" in case for case in result.report.cases)
+    assert any("different tokens" in case for case in result.report.cases)
     text = torch.tensor([[1, 5, 9, 3]])
     for _ in range(6):
         text = torch.cat([text, model(text).logits[:, -1:].argmax(-1)], dim=1)

@@ -162,13 +162,18 @@ def _weights_of(model: Any, values: GraphValues) -> Callable[[str], frozenset[st
     )
 
 
+NOT_BISECTED = (
+    "only single runs of a file are bisected; the report of a check also has findings, texts and measurements"
+)
+
+
 @frozen(field_transformer=typed_fields)
 class Divergence:
     """The first difference between ONNX files and PyTorch. It prints as a few lines.
 
     Attributes:
         file: The name of the ONNX file; of all files if none differs.
-        first: The first tensor that differs; None if all files agree with PyTorch in all cases.
+        first: The first tensor that differs; None if no output differs in any of the cases that run.
         before: The last tensor before it that is right; None if there is none.
         after: The next tensor after it that has a value in the graph; None if there is none.
         case: The name of the first case that fails; empty if none does.
@@ -177,6 +182,7 @@ class Divergence:
 
     >>> print(Divergence("model.onnx"))
     model.onnx: no output differs from PyTorch's
+      only single runs of a file are bisected; the report of a check also has findings, texts and measurements
     """
 
     file: str
@@ -196,7 +202,7 @@ class Divergence:
 
     def __str__(self) -> str:
         if self.first is None:
-            return f"{self.file}: no output differs from PyTorch's"
+            return f"{self.file}: no output differs from PyTorch's\n  {NOT_BISECTED}"
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
         lines = (
             f"{self.file}: the first wrong tensor is of {self.first}",

@@ -281,7 +281,8 @@ def case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str
     sizes = symbol_sizes(spec, inputs)
     # A formula of axes that have a size each is left out.
     formulas = {symbol for symbol in sizes if terms(symbol) != (symbol,) and sizes.keys() >= {*terms(symbol)}}
-    return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items() if symbol not in formulas)})"
+    shown = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items() if symbol not in formulas)
+    return f"{name} ({shown})" if shown else name
 
 
 SAME = 1e-4

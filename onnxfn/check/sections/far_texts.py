@@ -75,11 +75,11 @@ def _comparisons(chosen: ChosenLayers, far: Sequence[CheckCase], tick: Tick) -> 
     """The comparisons in each case; a past is what the layers of the file computed for the text of the case before."""
     spec, past = chosen.part.spec, dict[str, Array]()
     feedback, wider = {each.output: each.input for each in spec.feedback}, precision_of(spec.target.float_dtype).wider
-    numbers = f"{', '.join(map(str, chosen.indices))} of {len(chosen.sectioned.layers)}"
+    numbers = f"{' and '.join(map(str, chosen.indices))} of {len(chosen.sectioned.layers)}"
     for case in far:
         inputs = _with_past(chosen, case, past)
         run = partial(hidden_states, chosen, inputs)
-        label = f"{case_label(spec, case.name, inputs)}, layers {numbers}"
+        label = f"{case_label(spec, case.name, inputs)} by layers {numbers}"
         recorded = RecordedCase(Reference(label, inputs, ()), run(()), cache(partial(run, wider)))
         values = _file_values(chosen, recorded, tick)
         yield from _case_comparisons(chosen, recorded, values, tick)

@@ -96,7 +96,7 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
 
     ids, mask = ordinary_ids(special, prompts.input_ids), prompts.attention_mask
     texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
-    case = f"{NEW_TOKENS} tokens, none twice, after {len(texts)} left-padded prompts"
+    case = f"{NEW_TOKENS} different tokens after {len(texts)} left-padded prompts"
     logits_by = partial(logits_without_cache, token_part, plan, texts, prompts, special)
     _, logits = logits_by(lambda other, inputs: (other.name, torch_outputs(model, other, inputs)))
     return text_comparison(

@@ -86,16 +86,17 @@ def whole_model_report(
                 texts_alone.add(prompt.case)
     compared = {*with_result, *(texts_alone if with_result else ())}
     findings = [text for case, text in refusals.items() if case not in compared]
+    unread = [text for text in refusals.values() if text not in findings]
     part = evolve(whole.decoder, name=WHOLE if whole.decoder.dtype is None else f"{WHOLE}, {whole.decoder.dtype}")
     if is_measured:
-        cases = (*with_result, *refusals.values())
+        cases = tuple(with_result)
         of_logits = partial(measurement, part, main_output(part), "cases")  # the floor of random cases
         worst = [of_logits(np.array(results), proof.floors, counted(len(results), "prompts"))] if results else []
-        return Report((), cases, tuple(findings), worst)
+        return Report((), cases, tuple(findings), worst, unchecked=unread)
     of_whole = differences(part, results)
     findings += [] if all(each.passed for each in of_whole) else _unread_types(whole)
-    cases = (*dict.fromkeys(comparison.case for comparison in results), *refusals.values())
-    return Report(of_whole, cases, tuple(findings))
+    cases = tuple(dict.fromkeys(comparison.case for comparison in results))
+    return Report(of_whole, cases, tuple(findings), unchecked=unread)
 
 
 def _cosines(whole: Whole, in_torch: Whole, prompt: Prompt) -> Iterator[float]:

@@ -52,7 +52,7 @@ class JobResult:
             upper bound of its memory.
         file_bytes: The bytes of the files of the export.
         task: The task of the export; empty if it failed.
-        attempts: How often the job was started.
+        attempts: How often the job was started, at the last time that it had to be; 1 at least.
         error: The error in one line; empty for an export.
         digest: A digest of the checkpoint, the job and the versions of packages. A later run compares it.
     """

@@ -12,7 +12,7 @@ import typer
 from onnxfn.export.cli.flags import Out, command, say
 from onnxfn.export.cli.optimum_words import our_word, refuse_other_words
 from onnxfn.export.jobs.options import OF_ALL_JOBS, OF_HUB, OPTIONS, Values
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.version import VERSION
 
 Folder = Annotated[Path, typer.Argument(help="The folder of an export.")]
@@ -85,11 +85,15 @@ def inspect(
     values: Values,
 ) -> None:
     """Show the spec of a model type, or the contents of an ONNX file: inputs, outputs, operators, bytes of weights."""
-    from onnxfn.export.find.lookup import spec_for
+    from onnxfn.export.find.lookup import spec_for, tasks_for
     from onnxfn.export.report.graph_summary import graph_files, graph_summary, summary_text
     from onnxfn.specs.stored.serialize import to_json
 
-    if not (subject.endswith(".onnx") or "/" in subject or Path(subject).is_dir()):
+    if not (subject.endswith(".onnx") or "/" in subject or Path(subject).exists()):
+        try:
+            tasks_for(subject)
+        except UnknownName as error:
+            raise UnknownName(f"there is no file or folder {subject}, and {error}") from error
         spec = spec_for(subject, task)
         say(to_json(spec) if "json" in values else spec)
         return
@@ -166,7 +170,7 @@ def cache(
 
 def watch(
     script: Annotated[Path, typer.Argument(help="A Python script that makes a program; its __main__ part is not run.")],
-    out: Out,
+    out: Annotated[Path, typer.Argument(help="A folder, which gets a folder for each module.")],
     *,
     modules: Annotated[list[str], typer.Option(help="NAME=EXPRESSION of a module, such as encoder=model.encoder.")],
     run: Annotated[list[str], typer.Option(help="An expression, such as 'main(2)'; what differs in others moves.")],

@@ -108,7 +108,7 @@ def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **opti
             result = export_many(listed, log=log, on_event=on_event, **options)
     content = partial(batch_content, result, is_dry_run=is_dry_run)
     texts.say_in_form(form, content, lambda: result, lambda: screen(batch_title(result), batch_sections(result)))
-    if result.failed and not is_dry_run:
+    if any(job.error for job in result.jobs):  # also of a dry run, whose planned jobs have not failed
         raise typer.Exit(1)
 
 

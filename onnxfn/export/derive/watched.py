@@ -20,7 +20,7 @@ from onnxfn.export.derive.trees import Copies, all_tensors, begin, with_copies
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.record import typed_fields
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.short_repr import counted, short_repr
 
 PART_NAMES: Mapping[str, str] = MappingProxyType({"forward": "", "encode": "_encoder", "decode": "_decoder"})
 """Method -> what the name of its part has after that of the module. Any other method: its own name."""
@@ -169,7 +169,7 @@ def watched(program: Any, *runs: Callable[[], Any]) -> dict[str, Watched]:
             run()
     parts = {numbered(name, at): part for name, each in seen.items() for at, part in enumerate(_parts(each))}
     if not parts:
-        raise InvalidSpec(f"{len(runs)} runs called no module of {listed(modules)} with tensors")
+        raise InvalidSpec(f"{counted(len(runs), 'runs')} called no module of {listed(modules)} with tensors")
     return parts
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxfn.export.report.report_file import REPORT_FILE, dtype_name, read_report, report_folders, report_of
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OutputExists, write_errors
-from onnxfn.specs.results.page import Outline, pages
+from onnxfn.specs.results.page import PAGE, Outline, pages
 from onnxfn.specs.results.printing import check_status, file_size, versions_text
 from onnxfn.specs.results.result_facts import ResultFacts, graph_columns, type_text, variant_columns
 from onnxfn.specs.short_repr import grouped_rows
@@ -23,6 +23,8 @@ def write_page(folder: Path, file: Path, *, overwrite: bool) -> Path:
     if file.exists() and not overwrite:
         raise OutputExists(f"{file} exists; pass --overwrite, or name another file with --out")
     with write_errors(file):
+        if file.exists() and PAGE.encode() not in file.read_bytes():
+            raise OutputExists(f"onnxfn did not write {file}, and would replace it; name another file with --out")
         file.write_text(pages([_shown(each) for each in folders]), encoding="utf-8")
     return file
 

@@ -10,7 +10,7 @@ from onnxfn.export.report.report_file import graph_facts, weights_by_dtype
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line
 from onnxfn.specs.results.printing import Sections, file_size, text
 from onnxfn.specs.short_repr import counted, grouped_rows
-from onnxfn.weights.layouts import onnx_folder
+from onnxfn.weights.layouts import no_onnx_file, onnx_folder
 from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata
 
 LONGEST_VALUE = 80
@@ -25,7 +25,8 @@ def graph_files(path: Path) -> list[Path]:
     if not files:
         has_model = (path / "config.json").is_file()
         plan = f"; onnxfn export {path} OUT --dry-run shows the plan of a checkpoint" if has_model else ""
-        raise ModelNotFound(f"no ONNX file at {path}; name a file that ends in .onnx, or the folder of an export{plan}")
+        advice = "name a file that ends in .onnx, or the folder of an export"
+        raise ModelNotFound(f"{no_onnx_file(path)}; {advice}{plan}")
     return files
 
 

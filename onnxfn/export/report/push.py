@@ -18,7 +18,7 @@ def verified(folder: Path) -> Verification:
     verification = verify(folder)
     if not verification.passed:
         fault = next(iter(verification.faults), "it has no report.json")
-        raise InvalidSpec(f"{folder} is not as its report.json says, and is not uploaded: {fault}")
+        raise InvalidSpec(f"{folder} is not uploaded: {fault}")
     return verification
 
 

@@ -61,7 +61,7 @@ class Verification:
             return "\n".join(self.faults)
         others = [f"{counted(self.others, 'other files')} in no report, not compared"] if self.others else []
         of_checks = "; ".join([*self.checks, *others])
-        return f"{self.folder}: verified {self.files} files, {self.bytes} bytes; {of_checks}"
+        return f"{self.folder}: verified {counted(self.files, 'files')}, {self.bytes} bytes; {of_checks}"
 
 
 def verify(folder: str | Path) -> Verification:
@@ -134,7 +134,8 @@ def _verified(folder: Path) -> Verification:
 def _check_words(report: ExportReport) -> str:
     """The check at the export, in words: measurements on texts for a quantized file, else the compared outputs."""
     words = [f"{output} {name} {rounded(value)}" for output, name, value in report.measurements if name != "cases"]
-    compared = [f"check of {report.outputs} outputs passed at the export"] if report.outputs or not words else []
+    outputs = counted(report.outputs, "outputs")
+    compared = [f"check of {outputs} passed at the export"] if report.outputs or not words else []
     return ", ".join([*compared, *([f"measured at the export: {', '.join(words)}"] if words else [])])
 
 

@@ -48,7 +48,7 @@ def bisect(
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         preprocessor: The tokenizer or processor of the model, as for `export`.
         decoders: The decoder files in the folder, as for `export`.
-        case: The name of the only case to try. None: all cases of the check.
+        case: The name of the only case to try. None: all cases of the check that are a single run of a file.
         sizes: Sizes of dynamic axes, which replace those of the cases.
 
     Returns:

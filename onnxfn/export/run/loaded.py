@@ -25,7 +25,7 @@ from onnxfn.specs.errors import InvalidSpec, ModelNotFound, errors_as, listed, r
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import CPU
-from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
+from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, no_onnx_file, onnx_folder
 from onnxfn.weights.onnx_files import data_fault, external_data_names, onnx_model
 
 
@@ -161,8 +161,9 @@ def load(folder: str | Path, dtype: str | None = None) -> Loaded:
     else:
         graphs, root = graphs_of_dtype(onnx_folder(path), dtype), path
     if not graphs:
-        parts = listed(sorted({str(file.parent) for file in path.glob("*/model.onnx")}))
-        raise ModelNotFound(f"no ONNX file at {path}; folders in it with a model.onnx: {parts}")
+        parts = sorted({str(file.parent) for file in path.glob("*/model.onnx")})
+        below = f"; folders in it with a model.onnx: {listed(parts)}" if parts else ""
+        raise ModelNotFound(f"{no_onnx_file(path)}{below}")
     others = _recorded_files(root, dtype) if root == path else []
     return Loaded(str(path), map(str, dict.fromkeys([*graphs, *_data_files(graphs), *others])), dtype=dtype)
 

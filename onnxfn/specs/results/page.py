@@ -28,6 +28,9 @@ HEADS = frozenset({"file", "output", "section", "name", "module"})
 Outline = Sequence[Sequence[str]]
 """The weights of a file: names with `{0..11}` for layers, and types."""
 
+PAGE = '<body class="onnxfn page">'
+"""What every page has, and nothing else: by it a page is replaced."""
+
 NO_OUTLINES: Mapping[str, Outline] = MappingProxyType({})
 
 
@@ -47,9 +50,7 @@ def pages(results: Sequence[tuple[ResultFacts, Mapping[str, Outline]]]) -> str:
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     style = f"<title>{escape(results[0][0].title)}</title><style>{_style()}</style>"
     body = "\n".join(f"<main>{_body(*result)}</main>" for result in results)
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}{style}</head>\n<body class="onnxfn page">{body}</body></html>\n'
-    )
+    return f'<!doctype html>\n<html lang="en"><head>{head}{style}</head>\n{PAGE}{body}</body></html>\n'
 
 
 def fragment(facts: ResultFacts) -> str:

@@ -187,7 +187,7 @@ def file_size(number: int) -> str:
     """A number of bytes as a person reads it, and exactly: 2.20 GB, 2200119296 bytes."""
     units = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
     short = next((f"{number / unit:.2f} {name}, " for unit, name in units if number >= unit), "")
-    return f"{short}{number} bytes"
+    return f"{short}{counted(number, 'bytes')}"
 
 
 def _shown_task(spec: Any) -> str | None:
@@ -321,10 +321,19 @@ def _details(tensor: Any) -> str:
     return " ".join(word for word in (path, layers, "" if tensor.when is None else f"when {tensor.when}") if word)
 
 
+def case_name(case: str) -> str:
+    """A case without its sizes; a formula in its name stays.
+
+    >>> case_name("other side of n // 2 * (m // 2) <= 7 (swin.py:16) (n=9, m=4)")
+    'other side of n // 2 * (m // 2) <= 7 (swin.py:16)'
+    """
+    return re.sub(r" \((?:[^()]|\([^()]*\))*=\d+\)", "", case)
+
+
 def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:
     """The row of a group of outputs: its name, and the figures of the output that is nearest to its bound."""
     worst = max(differences, key=lambda difference: (difference.of_bound, difference.max_abs))
-    case = re.sub(r" \([^)]*\)", "", worst.worst_case)  # its sizes are among the cases
+    case = case_name(worst.worst_case)
     return (
         name,
         f"{worst.max_abs:.1e}",

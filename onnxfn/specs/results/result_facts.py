@@ -4,7 +4,6 @@
 folder.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import PurePath
@@ -209,8 +208,8 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
 
 def case_names(report: Any) -> Rows:
     """The names of the cases of a report without their sizes, in a row."""
-    names = dict.fromkeys(re.sub(r" \(.*\)", "", case) for case in report.cases) if report is not None else ()
-    return [(", ".join(names),)] if names else []
+    names = dict.fromkeys(map(printing.case_name, report.cases)) if report is not None else ()
+    return [("; ".join(names),)] if names else []
 
 
 def all_sections(facts: ResultFacts) -> Sections:

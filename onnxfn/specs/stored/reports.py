@@ -30,7 +30,7 @@ class Event:
     """The current step of an export. `export` calls `on_event` with it, in its own thread.
 
     An event comes when a stage starts, up to four times a second while it runs, and when it ends or fails. After a
-    failure the export may go on in another way, which has an event of its own: `all layers`, then `one image size`.
+    failure the export may go on in another way, which has an event of its own: `all layers`, ...
 
     Attributes:
         stage: `plan`, `capture`, `passes`, `write`, `check`, `complete` or another stage; `wait` while an export of
@@ -147,9 +147,10 @@ class Report:
         measurements: The accuracy of quantized and 16-bit files against the float model. The differences of a quantized
             file are those from PyTorch with the weights of the file.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
-        unchecked: What was not checked: ONNX files of other dtypes in the folder; branches that no sizes of inputs
-            decide; small and far sizes at which rounding decides the outputs; and texts beyond the thresholds of the
-            configuration, which are too long for the whole model and which its layers do not read alone.
+        unchecked: What was not checked: ONNX files of other dtypes in the folder; prompts that PyTorch refuses, if it
+            takes others; branches that no sizes of inputs decide; small and far sizes at which rounding decides the
+            outputs; and texts beyond the thresholds of the configuration, which are too long for the whole model and
+            which its layers do not read alone.
 
     >>> by = "PyTorch in float32; float64 was not needed"
     >>> shapes, case = ((2, 8),), "one (batch_size=2)"
@@ -252,7 +253,7 @@ class Exported:
         seconds: The time of each stage.
         report: The report of the check; None when there was no check.
         limits: The sizes for which the graphs are valid, also of axes that the model fixes.
-        repeats: Which layers were traced and repeated for the others, or why all layers were traced.
+        repeats: Which layers were traced and repeated for the others, or why that failed; empty if it was not tried.
         fusions: For each part, the fused operators of its graph.
         graphs: How large each graph is, and the types of its outputs.
         bytes: The size of all files.
