@@ -180,7 +180,7 @@ def _check_head(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> None:
         class_name = next(iter(config.architectures))
         raise InvalidSpec(
             f"{name} is a checkpoint of {class_name}, a model for {class_task}: it has no trained weights for "
-            f"{spec.task}; export it for {class_task} or {DEFAULT_TASK}"
+            f"{spec.task}; export it for {' or '.join(dict.fromkeys((class_task, DEFAULT_TASK)))}"
         )
 
 

@@ -209,7 +209,8 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
 
 def case_names(report: Any) -> Rows:
     """The names of the cases of a report without their sizes, in a row."""
-    names = dict.fromkeys(re.sub(r" \(.*\)", "", case) for case in report.cases) if report is not None else ()
+    cases = () if report is None else report.cases
+    names = dict.fromkeys(re.sub(r" \([^()=]+=\d[^()]*\)", "", case) for case in cases)
     return [(", ".join(names),)] if names else []
 
 
