@@ -134,7 +134,8 @@ def _verified(folder: Path) -> Verification:
 def _check_words(report: ExportReport) -> str:
     """The check at the export, in words: measurements on texts for a quantized file, else the compared outputs."""
     words = [f"{output} {name} {rounded(value)}" for output, name, value in report.measurements if name != "cases"]
-    compared = [f"check of {counted(report.outputs, 'outputs')} passed at the export"] if report.outputs or not words else []
+    passed = f"check of {counted(report.outputs, 'outputs')} passed at the export"
+    compared = [passed] if report.outputs or not words else []
     return ", ".join([*compared, *([f"measured at the export: {', '.join(words)}"] if words else [])])
 
 
