@@ -1,6 +1,6 @@
 """The arrays that a caller passes to an ONNX file, checked against its inputs: names, dtypes, shapes, limits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.conditions import is_true, read_conditions, symbols_of
+from onnxfn.specs.conditions import Condition, as_ranges, is_condition, is_true, range_of, read_conditions, symbols_of
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, refuse_unknown
 
 
@@ -36,6 +36,18 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
             known = " and ".join(f"{axis} is {sizes[axis][0]} in {sizes[axis][1]}" for axis in axes)
             raise InvalidSpec(f"{known}; {name} is valid for {'; '.join(map(str, limits))}")
     return converted
+
+
+def too_small(session: Any, arrays: Mapping[str, Array], axes: Iterable[str]) -> str:
+    """The sizes of inputs at which an axis of the graph, a formula among `axes`, has no element; empty if none has."""
+    sizes = _symbol_sizes({port.name: port for port in session.get_inputs()}, arrays, "")
+    filled = [Condition(text) for text in (f"{axis} >= 1" for axis in axes) if is_condition(text)]
+    ends = [end for each in filled if len(symbols_of(each.text)) == 1 for end in as_ranges(each)]
+    least = {axis: range_of(ends, axis)[0] for axis in sizes}
+    small = [axis for axis, (size, _) in sizes.items() if size < least[axis]]
+    known = " and ".join(f"{axis} is {sizes[axis][0]} in {sizes[axis][1]}" for axis in small)
+    wanted = " and ".join(f"{axis} >= {least[axis]}" for axis in small)
+    return known and f"{known}, too small: an axis in the graph has no element; pass {wanted}"
 
 
 def _array(port: Any, values: Any, name: str) -> Array:

@@ -92,6 +92,15 @@ def test_wrong_inputs_are_refused_in_a_line(changed, message, exported):
     assert "\n" not in text
 
 
+def test_a_size_below_the_smallest_of_the_model_is_refused_with_that_size():
+    convolution = torch.nn.Conv2d(3, 4, 4, stride=4)
+    spec = onnxfn.derived(convolution, sample=torch.randn(2, 3, 16, 16), axes="batch_size 3 height width")
+    result = onnxfn.export(spec, convolution)
+    assert result(input=torch.randn(1, 3, 4, 4))["output"].shape == (1, 4, 1, 1)
+    message = refusal(InvalidSpec, result, input=torch.randn(1, 3, 2, 8))
+    assert "height is 2 in input, too small: an axis in the graph has no element; pass height >= 4" in message
+
+
 def test_an_input_without_a_name_or_with_an_unknown_one_is_refused(exported):
     message = refusal(UnknownName, exported, **FEEDS, input_id=IDS)
     assert message.startswith("no input 'input_id' for model.onnx; known: input_ids, ")

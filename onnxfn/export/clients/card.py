@@ -10,6 +10,7 @@ from onnxfn.export.jobs.request import command_line
 from onnxfn.export.report.folder_report import folder_facts, outlines
 from onnxfn.export.report.report_file import recorded
 from onnxfn.specs.results.result_facts import ResultFacts, graph_rows
+from onnxfn.specs.short_repr import counted
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.digests import sha256_of
 
@@ -43,7 +44,9 @@ def card_text(report: Mapping[str, Any], *, is_drawn: bool = False) -> str:
     limits = [line for _, lines in facts.notes for (line,) in lines]
     tags = ["onnx", "onnxfn", *([report["name"]] if report["name"] else [])]
     count = len(report["check"]["cases"])
-    compared = f"were compared with PyTorch in {count} cases, at sizes that were not traced"
+    ports = [port for graph in report["graphs"].values() for port in graph["inputs"]]
+    at_sizes = ", at sizes that were not traced" if any(isinstance(a, str) for p in ports for a in p["shape"]) else ""
+    compared = f"were compared with PyTorch in {counted(count, 'cases')}{at_sizes}"
     # No folder is named, so that equal exports have equal cards.
     for_hub = ModelCardData(library_name="onnx", pipeline_tag=task or None, tags=tags).to_yaml()
     sections = (

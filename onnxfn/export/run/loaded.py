@@ -15,7 +15,7 @@ from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, PrivateFolder, check_destination, staging_folder
 from onnxfn.export.report.folder_report import outlines
 from onnxfn.export.report.report_file import REPORT_FILE, recorded
-from onnxfn.run.feeds import feeds
+from onnxfn.run.feeds import feeds, too_small
 from onnxfn.run.prompts import export_path
 from onnxfn.run.sessions import open_session, runtime_message
 from onnxfn.specs.algebra.dummies import Array
@@ -99,10 +99,7 @@ class Loaded:
         session = self.session_for(file)
         arrays = feeds(session, file.name, inputs)
         names = [output.name for output in session.get_outputs()]
-        what = f"ONNX Runtime cannot run {file.name} on these inputs"
-        with errors_as(
-            lambda error: InvalidSpec(f"{what}: {runtime_message(error).rpartition('Status Message: ')[2]}")
-        ):
+        with errors_as(lambda error: InvalidSpec(_cannot_run(session, file, arrays, error))):
             return dict(zip(names, session.run(names, arrays), strict=True))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Loaded:
@@ -205,6 +202,15 @@ def write_to_file_object(loaded: Loaded, opened: str | PathLike[str] | BinaryIO 
         raise InvalidSpec(f"the export has the files {names}, and a file object takes one; pass a folder")
     with Path(loaded.files[0]).open("rb") as file:
         shutil.copyfileobj(file, opened, 1 << 20)
+
+
+def _cannot_run(session: Any, file: Path, arrays: dict[str, Array], error: Exception) -> str:
+    """Why ONNX Runtime cannot run a file on these inputs: sizes below the smallest ones of the model, else its text."""
+    graph = onnx_model(file).graph
+    values = (*graph.value_info, *graph.output)
+    axes = {each.dim_param for value in values for each in value.type.tensor_type.shape.dim}
+    why = too_small(session, arrays, sorted(axes - {""})) or runtime_message(error).rpartition("Status Message: ")[2]
+    return f"ONNX Runtime cannot run {file.name} on these inputs: {why}"
 
 
 def _graph(loaded: Loaded, part: str | None) -> Path:
