@@ -133,7 +133,7 @@ def test_an_earlier_opset_is_refused_in_the_plan():
 
 def test_buffers_longer_than_the_positions_are_refused_or_a_remark():
     specs = {name: with_static_cache(spec_for(name, TASK), LENGTH) for name in ("gpt2", "llama")}
-    gpt2 = tiny.model("gpt2", CAUSAL[0], n_positions=32)
+    gpt2 = tiny.model("gpt2", CAUSAL[0], max_position_embeddings=32)
     words = "transformer.wpe has 32 positions, and a static cache of 70 tokens is longer"
     assert words in refusal(InvalidSpec, onnxfn.export, specs["gpt2"], gpt2)
     llama = tiny.model("llama", CAUSAL[0], max_position_embeddings=32)
