@@ -23,9 +23,6 @@ from onnxfn.specs.plan.text_cases import UNUSED_POSITIONS, position_counts
 from onnxfn.specs.records import Normalizer
 from onnxfn.weights.layouts import OPTIMUM, LayoutName, layout_of
 
-POSITION_TABLE = re.compile(r"(pos|wpe)[^.]*$")
-"""The words in the name of a table of positions."""
-
 
 def weight_bytes(
     spec: ExportSpec,
@@ -95,7 +92,7 @@ def with_checked_buffers(model: Any, planned: Plan) -> Plan:
     for name, module in model.named_modules() if counts else ():
         rows = getattr(module, "num_embeddings", 0)
         most = min((each for each in counts.values() if each <= rows <= each + UNUSED_POSITIONS), default=None)
-        if most and POSITION_TABLE.search(name) and "encoder" not in name.split("."):
+        if most and re.search(r"(pos|wpe)[^.]*$", name) and "encoder" not in name.split("."):
             raise InvalidSpec(
                 f"{name} has {most} positions, and a static cache of {length} tokens is longer; write "
                 f"with_static_cache(spec, {most}) (--static-cache {most})"

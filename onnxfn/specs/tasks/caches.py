@@ -68,8 +68,7 @@ def with_static_cache(spec: ExportSpec, length: int = 2048) -> ExportSpec:
 
     Args:
         spec: A spec of a decoder, or of an encoder-decoder, for a task with past.
-        length: The most tokens of a text, prompt and padding included. `export` raises InvalidSpec if the model has a
-            table of fewer positions, as GPT-2 has.
+        length: The most tokens of a text, prompt and padding included; `export` refuses more than a table of positions.
 
     Raises:
         InvalidSpec: the spec has no cache that grows, shares its buffers, or the length is not positive.
