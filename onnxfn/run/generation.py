@@ -243,6 +243,8 @@ def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix
 
 def _decoder(file: Path, suffix: str) -> Decoder:
     session, table = open_session(file), file.parent / f"{EMBEDDING_FILE}{suffix}.onnx"
+    if "logits" not in (output.name for output in session.get_outputs()):
+        raise InvalidSpec(f"{file} gives no logits; export with a task such as text-generation-with-past")
     return Decoder(session, session, open_session(table) if EMBEDS in input_names(session) else None)
 
 

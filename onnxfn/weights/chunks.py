@@ -236,5 +236,5 @@ def _converted_chunks(tensor: Any, dtype: Any) -> Iterator[Any]:
         name = str(after).removeprefix("torch.")
         raise InvalidSpec(
             f"{tensor.name} has {count} values that {name} cannot hold, the largest {largest:.3g}; "
-            'export in another dtype: with_dtypes(spec, float="bfloat16"), or "float32"'
+            'export in another dtype: with_dtypes(spec, float="float32")'
         )

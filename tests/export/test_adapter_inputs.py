@@ -115,6 +115,7 @@ def test_the_inputs_have_the_names_of_peft_and_an_open_rank(exported):
     assert optional["model.layers.0.self_attn.v_proj.lora_B.weight"] == ["model.layers.0.self_attn.v_proj.lora_r", 4]
     assert len(optional) == 2 * 2 * len(LAYERS)
     assert not any("lora" in each.name for each in session.get_inputs())
+    assert {name for name, type_ in exported.graphs[0].inputs if type_.endswith(", optional")} == optional.keys()
 
 
 @pytest.mark.parametrize("options", [{}, {"find_repeats": onnxfn.trace_all_layers}])

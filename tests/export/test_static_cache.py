@@ -131,6 +131,16 @@ def test_an_earlier_opset_is_refused_in_the_plan():
     assert "needs opset 24 or later" in refusal(InvalidSpec, plan, spec, tiny.config("llama"))
 
 
+def test_buffers_longer_than_the_positions_are_refused_or_a_remark():
+    specs = {name: with_static_cache(spec_for(name, TASK), LENGTH) for name in ("gpt2", "llama")}
+    gpt2 = tiny.model("gpt2", CAUSAL[0], max_position_embeddings=32)
+    words = "transformer.wpe has 32 positions, and a static cache of 70 tokens is longer"
+    assert words in refusal(InvalidSpec, onnxfn.export, specs["gpt2"], gpt2)
+    llama = tiny.model("llama", CAUSAL[0], max_position_embeddings=32)
+    remarks = onnxfn.export(specs["llama"], llama, check="none").plan.remarks
+    assert "the static cache has 70 tokens, and max_position_embeddings is 32" in remarks
+
+
 def test_the_command_line_takes_the_length(tmp_path):
     words = ("--task", TASK, "--static-cache", "64", "--no-check", "--no-template-cache")
     exported_checkpoint(tiny.model("llama", "AutoModelForCausalLM"), tmp_path, *words)

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxfn.export.report.report_file import graph_facts, weights_by_dtype
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line
-from onnxfn.specs.results.printing import Sections, file_size, text
+from onnxfn.specs.results.printing import OPTIONAL, Sections, file_size, text
 from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.weights.layouts import no_onnx_file, onnx_folder
 from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata
@@ -74,7 +74,7 @@ def summary_text(name: str, summary: Mapping[str, Any]) -> str:
 
 def _port(port: Mapping[str, Any]) -> tuple[str, str]:
     sizes = ", ".join("?" if size is None else str(size) for size in port["shape"])
-    return str(port["name"]), f"{port['dtype']}[{sizes}]"
+    return str(port["name"]), f"{port['dtype']}[{sizes}]{OPTIONAL if port.get('optional') else ''}"
 
 
 def _metadata_row(key: str, value: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from importlib.metadata import distributions
 from math import inf, isfinite, prod
@@ -218,24 +218,26 @@ def graph_facts(file: Path) -> dict[str, Any]:
     """Opset, type of the weights, inputs and outputs of an ONNX file; ValueError if it is none."""
     model = onnx_model(file)
     opsets = {each.domain: each.version for each in model.opset_import}
+    defaults = {each.name for each in model.graph.initializer}
     # The type is that of most of the floating point numbers.
     floats = {name: facts["elements"] for name, facts in weights_by_dtype(file).items() if "float" in name}
     return {
         "opset": opsets.get("", 0),
         "opsets": dict(sorted(opsets.items())),
         "dtype": max(sorted(floats), key=floats.__getitem__, default=None),
-        "inputs": list(map(_port, model.graph.input)),
+        "inputs": [_port(value, defaults) for value in model.graph.input],
         "outputs": list(map(_port, model.graph.output)),
     }
 
 
-def _port(value: Any) -> dict[str, Any]:
-    """Name, type and axes of an input or output: a size, a symbol, or null for an axis without a name."""
+def _port(value: Any, defaults: Collection[str] = ()) -> dict[str, Any]:
+    """Name, type, axes (a size, a symbol, or null) of an input or output; `optional` if it is one of these defaults."""
     from onnx import TensorProto
 
     tensor = value.type.tensor_type
     shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in tensor.shape.dim]
-    return {"name": value.name, "dtype": dtype_name(TensorProto.DataType.Name(tensor.elem_type)), "shape": shape}
+    port = {"name": value.name, "dtype": dtype_name(TensorProto.DataType.Name(tensor.elem_type)), "shape": shape}
+    return port | ({"optional": True} if value.name in defaults else {})
 
 
 def weights_by_dtype(file: Path) -> dict[str, dict[str, int]]:

@@ -65,7 +65,7 @@ class Loaded:
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
-        """`{name: {axis: symbol}}` of the inputs of the first file."""
+        """`{name: {axis: symbol}}` of the inputs of the first file, optional ones included."""
         return _dynamic_axes(onnx_model(next(iter(self.graphs.values()))).graph.input)
 
     @property

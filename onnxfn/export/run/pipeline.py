@@ -16,7 +16,7 @@ from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.file_checks import Job
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
 from onnxfn.export.run.planned_files import plan_for_destination
-from onnxfn.export.run.weight_sizes import sized_write_errors
+from onnxfn.export.run.weight_sizes import sized_write_errors, with_checked_buffers
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.models.casting import adapted_copy
 from onnxfn.models.submodules import as_module
@@ -56,7 +56,7 @@ def export_model(
             with timed("plan", "") as tick, ticking_operators(tick):
                 copied = adapted_copy(model, merged_adapter(spec, request.adapter))
                 of_plan = (config, destination, output.options.layout, request.decoders, request.dtypes)
-                planned = plan_for_destination(spec, copied, *of_plan)
+                planned = with_checked_buffers(copied, plan_for_destination(spec, copied, *of_plan))
                 real_inputs = real_inputs_by_part(planned, preprocessor)
                 check_floors(planned, request.floors)
             texts = text_references(copied, preprocessor, folder)

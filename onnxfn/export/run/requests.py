@@ -18,7 +18,7 @@ from onnxfn.export.load.quantized import checked_quantization, is_gguf, load_ggu
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
 from onnxfn.export.run.spec_edits import plan_of, spec_of, suffixed_of
-from onnxfn.export.run.weight_sizes import with_weight_bytes
+from onnxfn.export.run.weight_sizes import with_checked_buffers, with_weight_bytes
 from onnxfn.models.casting import cast_on_use
 from onnxfn.specs.algebra.planned import Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -63,7 +63,8 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
         )
     if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
         with _loaded_elsewhere(request, on_event, with_weights=False) as (model, _):
-            return with_weight_bytes(plan_of(request, spec_of(request, model), model), model)
+            planned = plan_of(request, spec_of(request, model), model)
+            return with_checked_buffers(model, with_weight_bytes(planned, model))
     config = _configuration(request, _folder(request))
     try:
         spec = spec_of(request, config)
@@ -73,7 +74,8 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
         raise InvalidSpec(f"{config.model_type} has no row; leave --dry-run out: {error}") from error
     planned = plan_of(request, spec, config)
     trust = request.trust_remote_code
-    return with_weight_bytes(planned, model_without_weights(config, planned.parts[0].spec, trust_remote_code=trust))
+    model = model_without_weights(config, planned.parts[0].spec, trust_remote_code=trust)
+    return with_checked_buffers(model, with_weight_bytes(planned, model))
 
 
 def _folder(request: ExportRequest) -> Path:

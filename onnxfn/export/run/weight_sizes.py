@@ -1,9 +1,11 @@
-"""The bytes of the weights of each file of an export, from shapes alone."""
+"""What the shapes of weights decide: the bytes of each file, and the longest static cache."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,13 @@ from attrs import evolve
 from onnxfn.export.load.loading import load_configuration, model_without_weights
 from onnxfn.export.load.part_weights import part_weights
 from onnxfn.export.run.planned_files import plan_of_variants
-from onnxfn.specs.algebra.config_values import config_of
+from onnxfn.specs.algebra.config_values import config_of, snapshot, value_or
 from onnxfn.specs.algebra.planned import Plan, WeightBytes
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import write_errors
+from onnxfn.specs.errors import InvalidSpec, write_errors
 from onnxfn.specs.plan.planning import Decoders, plan
+from onnxfn.specs.plan.text_cases import UNUSED_POSITIONS, position_counts
+from onnxfn.specs.records import Normalizer
 from onnxfn.weights.layouts import OPTIMUM, LayoutName, layout_of
 
 
@@ -78,3 +82,20 @@ def with_weight_bytes(planned: Plan, model: Any) -> Plan:
     weights = {part.name: part_weights(planned, part, model) for part in planned.parts}
     sizes = (WeightBytes(name, sum(each.bytes_by(each.rule) for each in own)) for name, own in weights.items())
     return evolve(planned, weight_bytes=tuple(sizes))
+
+
+def with_checked_buffers(model: Any, planned: Plan) -> Plan:
+    """The plan; a static cache longer than the positions is a remark; InvalidSpec if the model has a table of them."""
+    length, config = planned.parts[0].spec.target.static_cache or 0, snapshot(config_of(model) or {})
+    every = position_counts(partial(value_or, Normalizer(), config, default=None))
+    counts = {path: count for path, count in every.items() if "encoder" not in path and count < length}
+    for name, module in model.named_modules() if counts else ():
+        rows = getattr(module, "num_embeddings", 0)
+        most = min((each for each in counts.values() if each <= rows <= each + UNUSED_POSITIONS), default=None)
+        if most and re.search(r"(pos|wpe)[^.]*$", name) and "encoder" not in name.split("."):
+            raise InvalidSpec(
+                f"{name} has {most} positions, and a static cache of {length} tokens is longer; write "
+                f"with_static_cache(spec, {most}) (--static-cache {most})"
+            )
+    remarks = (f"the static cache has {length} tokens, and {path} is {count}" for path, count in counts.items())
+    return evolve(planned, remarks=dict.fromkeys((*planned.remarks, *remarks)))

@@ -13,6 +13,7 @@ from attrs import frozen
 from onnxfn.graphs.nodes.slots import Slot, float_view, slot_view
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.quantization import INTEGERS, STATIC, WeightRule
+from onnxfn.specs.results.printing import OPTIONAL
 from onnxfn.specs.stored.reports import GraphSize
 from onnxfn.weights.calibrated import InputErrors
 from onnxfn.weights.quantized import (
@@ -143,5 +144,5 @@ def _floats(model: Any) -> list[Any]:
 
 def _type_text(value: Any) -> str:
     """The type and the axes of a value: `float32[batch_size, 2]`; `_` is an axis without a name."""
-    dtype = str(value.dtype.numpy()) if value.dtype else ""
-    return f"{dtype}[{', '.join('_' if str(size) == 'None' else str(size) for size in value.shape or ())}]"
+    dtype, optional = str(value.dtype.numpy()) if value.dtype else "", OPTIONAL if value.is_initializer() else ""
+    return f"{dtype}[{', '.join('_' if str(size) == 'None' else str(size) for size in value.shape or ())}]{optional}"

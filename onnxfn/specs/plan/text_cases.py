@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
@@ -78,8 +78,7 @@ def text_facts(normalizer: Normalizer, config: Snapshot) -> TextFacts:
     """The facts that a configuration has; scaling that begins where the positions end allows longer texts."""
     read = partial(value_or, normalizer, config, default=None)
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
-    counts = [read(f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
-    positions = [count - UNUSED_POSITIONS for count in counts if isinstance(count, int) and count > 0]
+    positions = [count - UNUSED_POSITIONS for count in position_counts(read).values()]
     types = [value for name, value in _of_texts(config) if name in ROPE_TYPES]
     grows = any(is_scaled(each) and each != LONGROPE for each in types)  # the positions are then no limit
     growing = {count + UNUSED_POSITIONS for count in positions} if grows else set()
@@ -93,6 +92,12 @@ def text_facts(normalizer: Normalizer, config: Snapshot) -> TextFacts:
         longest=longest,
         far=tuple(sorted(table.union(min(each + BEYOND, longest) for each in changes))),
     )
+
+
+def position_counts(read: Callable[[str], Any]) -> dict[str, int]:
+    """The path of each number of positions in a configuration -> the number; `read` returns what a path has."""
+    values = {f"{section}{name}": read(f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS}
+    return {path: count for path, count in values.items() if isinstance(count, int) and count > 0}
 
 
 def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...] = ()) -> PlannedSpec:

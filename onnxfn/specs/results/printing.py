@@ -38,6 +38,9 @@ WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
 
 BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
 
+OPTIONAL = ", optional"
+"""The end of the type of an input with a default: that of an adapter, which is empty."""
+
 LEAST_ROOM = 24
 """The characters that a last cell has at least where it goes on below itself; else it goes on at the left."""
 

@@ -15,7 +15,7 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import listed
 from onnxfn.specs.results import printing
 from onnxfn.specs.results.measurements import Rows, is_first_variant, section_rows, variant_rows, with_heads
-from onnxfn.specs.results.printing import Sections, file_size, magnitude
+from onnxfn.specs.results.printing import OPTIONAL, Sections, file_size, magnitude
 from onnxfn.specs.short_repr import grouped_rows
 
 VERBOSE = "--verbose"
@@ -177,7 +177,8 @@ def _is_looped(name: str, ports: Ports) -> bool:
 
 def type_text(port: Mapping[str, Any]) -> str:
     """The type and the axes of an input or output of `report.json`: `float32[batch_size, 2]`."""
-    return f"{port['dtype']}[{', '.join('_' if size is None else str(size) for size in port['shape'])}]"
+    shape = ", ".join("_" if size is None else str(size) for size in port["shape"])
+    return f"{port['dtype']}[{shape}]{OPTIONAL if port.get('optional') else ''}"
 
 
 def joined_rows(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

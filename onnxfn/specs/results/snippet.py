@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.specs.results.printing import OPTIONAL
 from onnxfn.specs.short_repr import grouped_rows, layer_groups
 
 SIZES = MappingProxyType({"past_sequence_length": 0, "batch_size": 1})
@@ -26,7 +27,8 @@ def snippet(facts: Any) -> str:
 
 
 def _feeds(inputs: Sequence[Sequence[str]]) -> Iterable[str]:
-    """The lines that make the inputs: a loop for those of layers."""
+    """The lines that make the inputs that a call needs: a loop for those of layers."""
+    inputs = [row for row in inputs if not row[1].endswith(OPTIONAL)]
     groups = [[inputs[index] for index in group] for group in layer_groups(inputs)]
     yield "inputs = {"
     for group in groups:

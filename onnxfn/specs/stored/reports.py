@@ -333,7 +333,7 @@ class Exported:
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
-        """`{name: {axis: symbol}}` of the inputs of the first file."""
+        """`{name: {axis: symbol}}` of the inputs of the first file, without those of adapters."""
         return self.plan.parts[0].inputs
 
     @property

@@ -14,6 +14,8 @@ from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
 OPSET = 23
 """The first opset with Attention and RotaryEmbedding, which the graph is made of."""
 
+NOT_BOTH = "a cache is static or has shared buffers, not both: leave one of the two out"
+
 
 @as_edit
 def with_shared_cache(spec: ExportSpec) -> ExportSpec:
@@ -43,6 +45,8 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
             f"{spec.name or 'this spec'} is not a decoder with a past for {chosen.task}, so it has no cache to share; "
             "use the task text-generation-with-past"
         )
+    if chosen.target.static_cache:
+        raise InvalidSpec(NOT_BOTH)
     if chosen.target.shared_cache is False:
         raise InvalidSpec(
             f"GroupQueryAttention does not compute the attention of {spec.name or 'this spec'}, so its cache cannot "
@@ -68,10 +72,10 @@ def with_static_cache(spec: ExportSpec, length: int = 2048) -> ExportSpec:
 
     Args:
         spec: A spec of a decoder, or of an encoder-decoder, for a task with past.
-        length: The most tokens of a text, prompt and padding included.
+        length: The most tokens of a text, prompt and padding included; `export` refuses more than a table of positions.
 
     Raises:
-        InvalidSpec: the spec has no cache that grows, shares its buffers, or the length is not positive.
+        InvalidSpec: the spec has no cache that grows, shares its buffers, or the length is below 24.
 
     Source: TensorScatter and Attention of ONNX, opset 24.
 
@@ -82,9 +86,9 @@ def with_static_cache(spec: ExportSpec, length: int = 2048) -> ExportSpec:
     chosen = for_some_task(spec)
     grows = any(row.grows for inner in inner_specs(chosen) for row in inner.cache.rows)
     if chosen.target.shared_cache:
-        raise InvalidSpec("a cache is static or has shared buffers, not both: leave one of the two out")
-    if not isinstance(length, int) or length < 1:
-        raise InvalidSpec(f"the length of a static cache is {length!r}; write a number of tokens, 1 or more")
+        raise InvalidSpec(NOT_BOTH)
+    if not isinstance(length, int) or length < 24:  # noqa: PLR2004 - the cases of the check have as many tokens
+        raise InvalidSpec(f"the length of a static cache is {length!r}; write a number of tokens, 24 or more")
     if not grows or not (chosen.task or "").endswith(WITH_PAST):
         raise InvalidSpec(
             f"{spec.name or 'this spec'} has no static cache: no keys and values grow for {chosen.task}; decoders have "
