@@ -56,10 +56,10 @@ class WriteOptions:
             weights. `"transformers.js"`: ONNX files lie in `onnx/`, each has its own weights, and `config.json`
             lists the files that have external data. `"hub"`: the same with the files that onnxruntime-genai,
             ORTModel, sentence-transformers and transformers.js need, as a repository on the hub has them.
-        weight_storage: Where weights lie. `"copy"`: each ONNX file has its own. `"share"`: a weight that several
-            ONNX files use is stored once, in the external data of the first. `"link"`: weights that lie unchanged in
-            the checkpoint's safetensors files stay there; these files are hard-linked into the folder. `"none"`:
-            weights are not written. None: the default of the layout (`"share"` or `"copy"`).
+        weight_storage: Where weights lie. `"copy"`: each ONNX file has its own. `"share"`: a weight of 64 KiB or
+            more that several parts use is stored once, in the external data of the first. `"link"`: weights that lie
+            unchanged in the checkpoint's safetensors files stay there; these files are hard-linked into the folder.
+            `"none"`: weights are not written. None: the default of the layout (`"share"` or `"copy"`).
         external_data_threshold: Bytes. If the weights of an ONNX file are larger in sum, they are stored as external
             data in a separate file. Protobuf allows no file above 2 GiB, so larger values have no effect.
         external_data_suffix: The end of the names of external data files, after the name of the part. None: that of the
