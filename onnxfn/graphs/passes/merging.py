@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.graphs.nodes.nodes import is_operator, replace_value
 from onnxfn.specs.conditions import Condition, symbols_of
 from onnxfn.specs.errors import CaptureFailed
 
@@ -39,7 +40,18 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     is_empty = tape.op("Equal", [size, tape.op("Constant", [], {"value_int": 0})])
     branch = onnx_ir.node("If", [is_empty], attributes=branches, outputs=chosen)
     model.graph.insert_before(model.graph[0], [*tape.nodes, branch])
+    for output in chosen:
+        _give_directly(output)
     return model
+
+
+def _give_directly(value: Any) -> None:
+    """Makes a value an output of the graph itself where an Identity of it was: ONNX Runtime would copy it."""
+    copies = [use.node for use in value.uses() if is_operator(use.node, "Identity")]
+    for copy in [node for node in copies if node.outputs[0].is_graph_output()][:1]:
+        value.shape = copy.outputs[0].shape
+        replace_value(copy.outputs[0], value)
+        copy.graph.remove(copy, safe=True)
 
 
 def insert_branches(model: Any, other: Any, condition: Condition, axes: Mapping[str, tuple[str, int]]) -> Any:

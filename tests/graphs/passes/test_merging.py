@@ -56,6 +56,7 @@ def test_the_graph_is_valid_and_has_the_inputs_outputs_and_weights_of_both():
     assert [value.name for value in graph.inputs] == ["x", "past.state"]
     assert [value.name for value in graph.outputs] == ["total", "present.state"]
     assert list(graph.initializers) == ["w"]
+    assert "Identity" not in [node.op_type for node in graph]  # ONNX Runtime would copy the state once more
 
 
 @pytest.mark.parametrize(
