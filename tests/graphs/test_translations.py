@@ -1,6 +1,7 @@
 """Operators that torch's own table of ONNX functions lacks or translates wrongly agree with PyTorch."""
 
 import onnx
+import onnxruntime
 import pytest
 import torch
 from small_modules import module
@@ -30,12 +31,17 @@ def test_attention_takes_tensors_of_any_rank(axes, is_causal, tmp_path):
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 @pytest.mark.parametrize("opset", [18, 20])
-def test_a_gelu_is_one_operator_from_opset_20_on(opset, approximate, tmp_path):
-    model = torch.nn.GELU(approximate)
-    spec = onnxfn.with_opset(onnxfn.derived(model, sample=torch.randn(3, 4)), opset)
+def test_a_gelu_is_one_operator_from_opset_20_on_and_in_onnx_runtime(opset, approximate, tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(approximate), torch.nn.Linear(4, 4))
+    spec = onnxfn.with_opset(onnxfn.derived(model, sample=torch.randn(3, 5, 4)), opset)
     assert onnxfn.export(spec, model, tmp_path / "model.onnx").report.passed
     operators = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
     assert operators.count("Gelu") == (opset == 20)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options)
+    names = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
+    assert {"BiasGelu", "FastGelu", "Gelu"} & {*names}
 
 
 @pytest.mark.parametrize("unit", [3, 8])

@@ -37,7 +37,6 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
     later = {"Gelu": {aten.gelu.default: opset20.Gelu}, "TensorScatter": {aten.slice_scatter.default: _slice_scatter}}
     return {
         **tensor_translations(),
-        **{each: by for name, of in later.items() for each, by in of.items() if opset >= SINCE[name]},
         operator.floordiv: _floor_quotient,
         math.ceil: partial(_whole, op.Ceil),
         math.floor: partial(_whole, op.Floor),
@@ -48,6 +47,7 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         aten.batch_norm.default: _batch_norm,
         aten.copy.default: _copy,
         aten.flatten.using_ints: _flatten,
+        aten.gelu.default: _gelu,
         **dict.fromkeys((aten.index.Tensor, aten._unsafe_index.Tensor), partial(_at_indices, core.aten_index)),
         **dict.fromkeys(
             (aten.index_put.default, aten._unsafe_index_put.default), partial(_at_indices, core.aten_index_put)
@@ -69,6 +69,7 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _squeeze),
         aten.where.default: _where,
         aten.where.Scalar: _where_of_numbers,
+        **{each: by for name, of in later.items() for each, by in of.items() if opset >= SINCE[name]},
     }
 
 
@@ -101,6 +102,20 @@ def _addmm(tensor: Any, left: Any, right: Any, beta: Any = 1, alpha: Any = 1) ->
     """A matrix product plus a tensor; the Gemm of torch's table takes no integers, and no factor from sizes."""
     is_gemm = left.dtype.is_floating_point() and not any(isinstance(factor, onnx_ir.Value) for factor in (beta, alpha))
     return (core.aten_addmm if is_gemm else core.aten_baddbmm)(tensor, left, right, beta, alpha)
+
+
+def _gelu(tensor: Any, approximate: str = "none") -> Any:
+    """`tensor * 0.5 * (1 + erf(...))`, or with tanh: ONNX Runtime finds a Gelu in this order, not in torch's table."""
+
+    def number(value: float) -> Any:
+        return scalar(value, tensor.dtype)
+
+    if approximate == "tanh":
+        cubic = op.Add(tensor, op.Mul(op.Pow(tensor, number(3.0)), number(0.044715)))
+        curve = op.Tanh(op.Mul(cubic, number(math.sqrt(2 / math.pi))))
+    else:
+        curve = op.Erf(op.Div(tensor, number(math.sqrt(2))))
+    return op.Mul(op.Mul(tensor, number(0.5)), op.Add(curve, number(1.0)))
 
 
 def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:
