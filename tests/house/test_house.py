@@ -36,7 +36,7 @@ BUDGET = {
     "architectures": 8_012,
     "weights": 2_967,
     "models": 1_842,
-    "graphs": 8_354,
+    "graphs": 8_382,
     "run": 1_313,
     "check": 6_084,
     "export": 12_175,

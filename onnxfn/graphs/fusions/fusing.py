@@ -129,6 +129,26 @@ def _scaled_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
     return None if nodes.last_size(x) is None else Norm(x, None, epsilon, output)
 
 
+def add_bias_last(model: Any) -> Any:
+    """Adds the bias of a layer after the residual, where a LayerNormalization alone reads the sum.
+
+    ONNX Runtime 1.32 else makes them one SkipLayerNormalization. Its kernel for the CPU takes about three times as long
+    as the sums and the norm: a tenth of the time of MiniLM.
+    """
+    for total in [node for node in model.graph if nodes.is_operator(node, "Add")]:
+        if nodes.sole_consumer(total.outputs[0], "LayerNormalization") is None:
+            continue
+        for biased, residual in (total.inputs, reversed(total.inputs)):
+            layer = nodes.producer(biased, "Add") if nodes.sole_consumer(biased, "Add") is total else None
+            bias = next((value for value in layer.inputs if len(nodes.shape_of(value)) == 1), None) if layer else None
+            if bias is not None and nodes.shape_of(residual) == nodes.shape_of(biased):
+                product = nodes.other_operand(layer, bias)
+                both = nodes.insert_value(total, "Add", [product, residual], residual, residual.shape)
+                nodes.compute_by(total.outputs[0], "Add", [both, bias])
+                break
+    return model
+
+
 BROADCASTING = (
     *("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Not", "Cast", "Where"),
     *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
@@ -209,7 +229,15 @@ def fuse_operators(model: Any) -> Any:
     if has_attention and any(nodes.is_operator(node, "Neg", "Sub") for node in model.graph):  # a rotation has one
         of_attention = (fuse_rotary, *of_attention)
     remove_unused = common.RemoveUnusedNodesPass()
-    for fuse_pass in (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal, *of_attention, multiply_groups):
+    for fuse_pass in (
+        drop_neutral_nodes,
+        drop_expands,
+        fuse_norms,
+        fold_reciprocal,
+        *of_attention,
+        multiply_groups,
+        add_bias_last,
+    ):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
     return common.NameFixPass()(model).model
