@@ -16,17 +16,18 @@ MODULES = {
     **{name: (function, (2, 10), "batch length") for name, function in TEXTS.items()},
     **{name: (function, (2, 32, 32), "batch height width") for name, function in IMAGES.items()},
     **{f"{name}, larger": (IMAGES[name], (2, 96, 40), "batch height width") for name in ("rolled", "height == width")},
+    "28 * 7": (lambda x: x + 1 if x.shape[1] * x.shape[2] == 196 else 2 * x, (2, 28, 7), "batch height width"),
 }
 EVERY_RUN = (
     *("length % 7", "length in", "length == 1", "batch * length", "batch % 2", "a window", "nested", "chunked"),
-    *("tried", "height == width", "rolled", "rolled, larger", "even product"),
+    *("tried", "height == width", "rolled", "rolled, larger", "even product", "28 * 7"),
 )
 TWO_SIDES = (
     *("length % 7", "length % 16", "length % 2", "length > 64", "length <= 3", "length // 2", "ceil", "floor"),
     *("square", "sqrt", "batch * length", "length > 20 * batch", "batch > 4", "batch % 2"),
     *("max of batch and length", "min of batch and length", "padded if odd", "grown", "height * width"),
     *("height > width", "height == width", "max of sides", "min of sides", "sum of sides", "even product"),
-    "height == width, larger",
+    *("height == width, larger", "28 * 7"),
 )
 """The modules that one condition divides: their files have a graph for each side, and no limit."""
 

@@ -25,7 +25,7 @@ from onnxfn.specs.axis_symbols import fixed_sizes, ranges, traced_sizes
 from onnxfn.specs.conditions import Condition, is_range, is_true, read_conditions, symbols_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import FAR_PAST, cases, in_case, is_far, past_lengths, resized, with_dummies
-from onnxfn.specs.plan.size_cases import Sizes, other_sides, small_and_far_sizes, within
+from onnxfn.specs.plan.size_cases import Sizes, other_sides, small_and_far_sizes, unreached, within
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
@@ -148,22 +148,21 @@ def trace_conditions(file: Path) -> tuple[Condition, ...]:
     return read_conditions(metadata(file).get("onnxfn.conditions", ""))
 
 
-def untried(part: Part, file: Path) -> list[str]:
-    """The branches of a file's model that no sizes of its inputs decide, such as on a count of boxes."""
-    known = known_sizes(part.spec, {}).keys()
-    return [
-        f"{file.name}: other side of {each}" for each in trace_conditions(file) if not known >= {*symbols_of(each.text)}
-    ]
+@frozen
+class _Moves:
+    """How the sizes of a file move: from `base`, where `allowed` says so; `planned` sizes are those of other cases."""
+
+    base: Sizes
+    conditions: tuple[Condition, ...]
+    allowed: Callable[[Sizes], bool]
+    planned: tuple[Sizes, ...]
 
 
-def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> tuple[CheckCase, ...]:
-    """The cases on the other side of each condition of a file, within all limits; PyTorch may refuse them."""
+def _moves(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> _Moves:
     spec, limits, moved = part.spec, (*stated_limits(file), *more_limits), ranges(part.spec)
     known = known_sizes(spec, {})
-    conditions = [each for each in trace_conditions(file) if known.keys() >= {*symbols_of(each.text)}]
-    if not conditions and (spec.derived is None or past_lengths(spec)):
-        return ()
-    planned = [known_sizes(case.spec, {}) for case in check_cases(part, limits=limits)]
+    conditions = tuple(each for each in trace_conditions(file) if known.keys() >= {*symbols_of(each.text)})
+    planned = tuple(known_sizes(case.spec, {}) for case in check_cases(part, limits=limits))
     alike = [sizes for sizes in (known, *planned) if all(is_true(each.text, sizes) for each in conditions)]
     smallest = min(alike, key=lambda sizes: prod(sizes.values()), default=known)
     base = {name: size for name, size in smallest.items() if name not in fixed_sizes(spec)}
@@ -172,10 +171,27 @@ def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -
         in_ranges = all(low <= sizes.get(name, low) <= high for name, (low, high) in moved.items())
         return in_ranges and all(is_true(each.text, known | dict(sizes)) for each in limits)
 
-    tried = list(other_sides(base, conditions, allowed))
-    if base and spec.derived is not None and not past_lengths(spec):
-        tried += small_and_far_sizes(base, allowed)
-    new = [case for case in tried if known | dict(case.sizes) not in planned]
+    return _Moves(base, conditions, allowed, planned)
+
+
+def untried(part: Part, file: Path) -> list[str]:
+    """The branches whose other side no case tries: no sizes of inputs decide them, or only sizes too large do."""
+    known, moves = known_sizes(part.spec, {}).keys(), _moves(part, file)
+    of_values = [each for each in trace_conditions(file) if not known >= {*symbols_of(each.text)}]
+    open_ = [each for each in moves.conditions if all(is_true(each.text, sizes) for sizes in moves.planned)]
+    unknown = (*of_values, *unreached(moves.base, open_, moves.allowed))
+    return [f"{file.name}: other side of {each}" for each in unknown]
+
+
+def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> tuple[CheckCase, ...]:
+    """The cases on the other side of each condition of a file, within all limits; PyTorch may refuse them."""
+    spec, moves = part.spec, _moves(part, file, more_limits)
+    if not moves.conditions and (spec.derived is None or past_lengths(spec)):
+        return ()
+    tried = list(other_sides(moves.base, moves.conditions, moves.allowed))
+    if moves.base and spec.derived is not None and not past_lengths(spec):
+        tried += small_and_far_sizes(moves.base, moves.allowed)
+    new = [case for case in tried if known_sizes(spec, {}) | dict(case.sizes) not in moves.planned]
     return tuple(CheckCase(case.reason, resized(spec, case.sizes), seed=1, may_be_refused=True) for case in new)
 
 

@@ -128,7 +128,7 @@ def build_until_checked(job: Job, output: Output) -> Built:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
         failures.append(result)
-        changed = change(job, output, next((each for each in failures if each.faults), failures[0]))
+        changed = change(job, output, _telling(failures))
         if changed is not None:
             attempt, result = changed, _retried(job, stage, *changed)
     if isinstance(result, Failure):
@@ -145,6 +145,15 @@ def build_until_checked(job: Job, output: Output) -> Built:
     retraced = [reason for failure in failures if (reason := _reason_to_retrace(failure))]
     plan = _with_lines(result.plan, unsearched_lines(job, result.graphs, reasons) if may_overflow else ())
     return evolve(result, plan=plan, traced_layers=tuple(retraced[:1]) or result.traced_layers)
+
+
+def _telling(failures: Sequence[Failure]) -> Failure:
+    """Of failures whose wrong sizes are known, the one with limits and the fewest of them; else the first."""
+
+    def wrong(failure: Failure) -> tuple[bool, int]:
+        return not any(fault.limits for fault in failure.faults), sum(len(fault.wrong) for fault in failure.faults)
+
+    return min((each for each in failures if each.faults), key=wrong, default=failures[0])
 
 
 def _without_overflow(

@@ -19,10 +19,11 @@ from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.trace_conditions import fake_outputs
 from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text, unmeasured_nodes
 from onnxfn.specs.algebra.dummies import known_sizes
-from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.algebra.planned import Case, Part, Plan
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.conditions import Condition, is_true
 from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError, first_line, listed
-from onnxfn.specs.plan.check_cases import resized
+from onnxfn.specs.plan.check_cases import cases, resized
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
 from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.write import ResolvedWriteOptions
@@ -73,7 +74,10 @@ def _traced_at(part: Part, failed: Sequence[Sizes]) -> Part:
     """A part that is traced where each axis has twice its size, or the largest of some sizes."""
     sizes = known_sizes(part.spec, {})
     larger = {name: max(2 * size, *(each.get(name, 0) for each in failed), 2) for name, size in sizes.items()}
-    return evolve(part, spec=resized(part.spec, within(larger, part.spec.limits)))
+    spec = resized(part.spec, within(larger, part.spec.limits))
+    # No case has the sizes of a trace. Those of the first one may be the only ones on a side of a branch.
+    first = resized(Case("sizes of the first trace"), {name: sizes[name] for name in sizes.keys() - fixed_sizes(spec)})
+    return evolve(part, spec=evolve(spec, cases=(*cases(spec), first)))
 
 
 def _joined(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:

@@ -18,8 +18,14 @@ NEAR, GROWTH = 64, 1.25
 MOST_GROWTH, FAR_GROWTH = 16, 4
 """How many times the elements of the sample a case may have, and the farthest one of all."""
 
+FEW_ELEMENTS = 2048
+"""Elements that each case may have."""
+
 SMALL = (1, 2, 3, 4, 5, 7)
 """The small sizes that are tried of each axis."""
+
+MOST_DIVIDED = 1 << 12
+"""The largest number in a condition whose divisors are tried as sizes."""
 
 MOST_CASES = 24
 """The cases for conditions that a check has at most."""
@@ -39,12 +45,23 @@ class SizeCase:
 
 
 def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
-    """The sizes nearest to `base` on the other side of each condition, at its border, and the farthest of all."""
+    """The sizes nearest to `base` on the other side of each condition, at its border, and the farthest of all.
+
+    >>> other_sides({"h": 59, "w": 17}, [Condition("h * w != 196")], lambda _: True)[0].sizes
+    {'h': 49, 'w': 4}
+    """
     affordable, far_affordable = (_affordable(base, allowed, growth) for growth in (MOST_GROWTH, FAR_GROWTH))
     tried = [case for each in conditions for case in _sides(base, each, affordable)]
     far = [case for each in conditions for case in _far_sides(base, each, far_affordable)]
     farthest = sorted(far, key=lambda case: _elements(case.sizes))[-1:]
     return (*_distinct((*tried[: MOST_CASES - 1], *farthest), base),)
+
+
+def unreached(base: Sizes, conditions: Sequence[Condition], allowed: Callable[[Sizes], bool]) -> list[Condition]:
+    """The conditions whose other side has allowed sizes, all of them too large for a case."""
+    affordable = _affordable(base, allowed, MOST_GROWTH)
+    tried = [each for each in conditions if not any(_sides(base, each, affordable))]
+    return [each for each in tried if any(_sides(base, each, allowed))]
 
 
 def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
@@ -137,8 +154,21 @@ def _sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool
             yield SizeCase(f"border of {condition}", border)
     if not pairs:
         together = [case.sizes for case in _far_sides(base, condition, affordable)]
+        together = together or list(_two_moved(base, condition, names, _leaves(condition, affordable)))
         for sizes in sorted(together, key=lambda sizes: _distance(base, sizes))[:1]:
             yield SizeCase(f"other side of {condition}", sizes)
+
+
+def _two_moved(
+    base: Sizes, condition: Condition, names: Sequence[str], fits: Callable[[Sizes], bool]
+) -> Iterator[Sizes]:
+    """Sizes that fit where the first axis and another one differ: `height * width == 196` at 14 and 14."""
+    numbers = [number for number in numbers_in(condition.text) if 0 < number <= MOST_DIVIDED]
+    divisors = {each for number in numbers for each in range(1, number + 1) if number % each == 0}
+    marks = {divisor * number for divisor in divisors for number in (1, *numbers)}
+    for size in sorted(marks) if len(names) > 1 else ():
+        for name in names[1:]:
+            yield from nearest({**base, names[0]: size}, name, fits, marks)
 
 
 def _far_sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool]) -> list[SizeCase]:
@@ -160,7 +190,7 @@ def _distance(base: Sizes, sizes: Sizes) -> int:
 
 
 def _affordable(base: Sizes, allowed: Callable[[Sizes], bool], growth: int) -> Callable[[Sizes], bool]:
-    most = growth * _elements(base)
+    most = max(growth * _elements(base), FEW_ELEMENTS)
     return lambda sizes: _elements(sizes) <= most and allowed(sizes)
 
 
