@@ -257,10 +257,11 @@ def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib is an extra")
-def test_a_plot_has_a_line_for_each_output_and_one_for_what_is_allowed():
+def test_a_plot_has_a_row_for_each_output_the_dots_of_each_case_and_a_line_for_what_is_allowed():
     axes = REPORT.plot()
-    assert [line.get_label() for line in axes.get_lines()] == [*report_points(REPORT), "bound"]
-    assert axes.get_yscale() == "log"
+    assert [line.get_label() for line in axes.get_lines()] == ["one", "several", "bound"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [*report_points(REPORT)]
+    assert [*axes.get_lines()[0].get_xdata()] == [0.1, pytest.approx(2.9)]  # an exact one is at the left end
     pyplot = importlib.import_module("matplotlib.pyplot")
     assert pyplot.gcf() is axes.figure  # so that a notebook shows it
     pyplot.close(axes.figure)
