@@ -29,8 +29,8 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
         raise InvalidSpec(f"no value for {listed(missing)}; {name} takes {listed(ports)}")
     converted = {port.name: _array(port, arrays[port.name], name) for port in ports.values()}
     sizes = _symbol_sizes(ports, converted, name)
-    if converted.get(WRITE_INDICES, np.zeros(0)).size:  # the past of a static cache is no axis
-        sizes.setdefault(PAST, (int(converted[WRITE_INDICES].max()), WRITE_INDICES))
+    if WRITE_INDICES in converted:  # the past of a static cache is no axis
+        sizes.setdefault(PAST, (int(converted[WRITE_INDICES].max(initial=0)), WRITE_INDICES))
     plain = {symbol: size for symbol, (size, _) in sizes.items()}
     _check_formulas(ports, converted, plain, name)
     limits = read_conditions(session.get_modelmeta().custom_metadata_map.get("onnxfn.limits", ""))

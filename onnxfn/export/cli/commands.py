@@ -13,7 +13,6 @@ from onnxfn.export.cli.flags import Out, command, say
 from onnxfn.export.cli.optimum_words import our_word, refuse_other_words
 from onnxfn.export.jobs.options import OF_ALL_JOBS, OF_HUB, OPTIONS, Values
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.short_repr import counted
 from onnxfn.specs.version import VERSION
 
 Folder = Annotated[Path, typer.Argument(help="The folder of an export.")]
@@ -165,8 +164,8 @@ def cache(
 
     folder = folder or default_cache_folder()
     entries = (clear_cache if clear else cache_entries)(folder)
-    size = sum(entry.size for entry in entries)
-    say(f"{folder}: {'deleted ' if clear else ''}{counted(len(entries), 'files')}, {size / 10**6:.1f} MB")
+    size, files = sum(entry.size for entry in entries), "file" if len(entries) == 1 else "files"
+    say(f"{folder}: {'deleted ' if clear else ''}{len(entries)} {files}, {size / 10**6:.1f} MB")
 
 
 def watch(
