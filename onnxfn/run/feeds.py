@@ -10,7 +10,9 @@ from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.conditions import Condition, as_ranges, is_condition, is_true, range_of, read_conditions, symbols_of
+from onnxfn.specs.edits.caches import PAST
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, refuse_unknown
+from onnxfn.specs.plan.cache_tensors import WRITE_INDICES
 
 
 def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array]:
@@ -27,6 +29,8 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
         raise InvalidSpec(f"no value for {listed(missing)}; {name} takes {listed(ports)}")
     converted = {port.name: _array(port, arrays[port.name], name) for port in ports.values()}
     sizes = _symbol_sizes(ports, converted, name)
+    if WRITE_INDICES in converted:  # the past of a static cache is no axis
+        sizes.setdefault(PAST, (int(converted[WRITE_INDICES].max(initial=0)), WRITE_INDICES))
     plain = {symbol: size for symbol, (size, _) in sizes.items()}
     _check_formulas(ports, converted, plain, name)
     limits = read_conditions(session.get_modelmeta().custom_metadata_map.get("onnxfn.limits", ""))

@@ -33,7 +33,7 @@ def open_session(
 
     path = Path(file)
     if not path.is_file():
-        raise ModelNotFound(f"no file {path}; name the ONNX file of a decoder with past, or the folder of an export")
+        raise ModelNotFound(f"no file {path}; name an ONNX file, or the folder of an export")
     if half_replaced(path):
         raise CheckFailed(f"{path.parent} holds files of two exports: replacing the earlier one stopped; export again")
     if fault := data_fault(path):

@@ -72,7 +72,7 @@ def _refusal(record: type, name: str, value: Any) -> OnnxfnError:
     annotation = get_type_hints(record)[name]
     literals = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal]
     if isinstance(value, str) and (words := [word for literal in literals for word in get_args(literal)]):
-        return unknown(name, value, words, of=record.__name__)
+        return unknown(name, value, words)
     verb, strange = "is", value
     if isinstance(value, Named) or (get_args(annotation)[1:] == (Ellipsis,) and isinstance(value, tuple)):
         annotation = get_args(annotation)[0]

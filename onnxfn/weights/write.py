@@ -79,7 +79,7 @@ class WriteOptions:
         >>> WriteOptions(layout="hubb")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        onnxfn.specs.errors.UnknownName: no layout 'hubb' for WriteOptions; known: optimum, ...; did you mean 'hub'?
+        onnxfn.specs.errors.UnknownName: no layout 'hubb'; known: optimum, ...; did you mean 'hub'?
     """
 
     layout: LayoutName = OPTIMUM

@@ -122,7 +122,7 @@ TOLERANCE = "a tolerance is a number, 0 or more, and not infinite"
         (("--shape", "sequence_length=1:x"), "is neither a size nor a range; write --shape sequence_length=32, or "),
         (("--shape", "sequence_length"), "--shape sequence_length= is neither a size nor a range"),
         (("--dtype", "float8"), "no dtype 'float8'; known: float32, float16, bfloat16, float64, "),
-        (("--layout", "browser"), "no layout 'browser' for WriteOptions; known: optimum, transformers.js, hub"),
+        (("--layout", "browser"), "no layout 'browser'; known: optimum, transformers.js, hub"),
         (("--task", "fil-mask"), "known: feature-extraction, fill-mask, "),
         (("--task", "text-classification"), "has no trained weights for text-classification; export it for fill-mask"),
         *((("--opset", opset), f"no opset {opset}; possible: 18 to 28") for opset in ("11", "0", "29")),

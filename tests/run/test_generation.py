@@ -112,7 +112,7 @@ def test_an_input_that_generate_has_no_value_for_is_named(bert, tmp_path):
 
 def test_a_file_that_does_not_exist_is_refused(tmp_path):
     message = refusal(onnxfn.ModelNotFound, generate, tmp_path / "model.onnx", np.ones((1, 3)))
-    assert message.endswith("model.onnx; name the ONNX file of a decoder with past, or the folder of an export")
+    assert message.endswith("model.onnx; name an ONNX file, or the folder of an export")
 
 
 def test_the_name_of_a_present_output_follows_from_its_past_input(exported):

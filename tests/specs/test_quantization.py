@@ -70,7 +70,7 @@ REFUSED = (
     ({"bits": 3}, InvalidSpec, "ONNX Runtime has no kernel for 'blocks' weights of 3 bits; possible: 2, 4, 8"),
     ({"bits": 4, "kind": "dynamic"}, InvalidSpec, "ONNX Runtime has no kernel for 'dynamic' weights of 4 bits; pos"),
     ({"block_size": 48}, InvalidSpec, "block_size is 48; possible: powers of two from 16"),
-    ({"kind": "block"}, UnknownName, "no kind 'block' for WeightRule; known: blocks, dynamic, static, nf4, as is"),
+    ({"kind": "block"}, UnknownName, "no kind 'block'; known: blocks, dynamic, static, nf4, as is"),
     ({"accuracy_level": 5}, InvalidSpec, "accuracy_level is 5; possible: 0 to 4"),
 )
 

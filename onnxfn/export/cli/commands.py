@@ -164,8 +164,8 @@ def cache(
 
     folder = folder or default_cache_folder()
     entries = (clear_cache if clear else cache_entries)(folder)
-    size = sum(entry.size for entry in entries)
-    say(f"{folder}: {'deleted ' if clear else ''}{len(entries)} files, {size / 10**6:.1f} MB")
+    size, files = sum(entry.size for entry in entries), "file" if len(entries) == 1 else "files"
+    say(f"{folder}: {'deleted ' if clear else ''}{len(entries)} {files}, {size / 10**6:.1f} MB")
 
 
 def watch(

@@ -125,7 +125,7 @@ SPEC = "spec"
 TRANSFORMERS = "transformers"
 LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
 
-OF_ONE_MODEL = (SPEC, "adapter", "dtypes", "decoders", "floors", "calibration")
+OF_ONE_MODEL = (SPEC, "adapter", "decoders", "floors", "calibration")
 """What options set that a pipeline of diffusers cannot have: it has several specs."""
 
 GROUPS = ("Model", "Task and inputs", "Files", "Numbers", "Check", "Output")

@@ -14,6 +14,9 @@ from onnxfn.specs.short_repr import grouped_rows
 from onnxfn.weights.layouts import dtype_of_stem
 from onnxfn.weights.onnx_files import stored_tensors
 
+AT_EXPORT = " · as at the export; the files were not compared with it: run onnxfn verify"
+"""What the page of a folder says."""
+
 
 def write_page(folder: Path, file: Path, *, overwrite: bool) -> Path:
     """Writes the page of an export, or of the parts of a pipeline; ModelNotFound, InvalidSpec for a bad report."""
@@ -55,7 +58,7 @@ def _folder_facts(content: Mapping[str, Any], folder: Path | None) -> ResultFact
     left_out = [(f"{each['name']}: {each['reason']}",) for each in content["left_out"]]
     return ResultFacts(
         " · ".join(filter(None, (content["name"], content["task"], opsets, status))),
-        f"{file_size(size).partition(',')[0]} · {versions_text(content['versions'])}",
+        f"{file_size(size).partition(',')[0]} · {versions_text(content['versions'])}{AT_EXPORT if folder else ''}",
         {
             path: {"dtype": _dtype(path, graph, content)}
             | graph_columns(sizes[path], graph.get("parameters"), graph.get("nodes"))

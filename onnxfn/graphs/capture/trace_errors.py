@@ -32,6 +32,8 @@ TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
         ".numpy() is not supported": "a trace has no values: use the function of torch in place of numpy's",
         "UnsupportedOperatorException": BY_OPERATORS,
         **dict.fromkeys(BRANCHES, "use torch.where(condition, a, b) with both results, or the branch that is meant"),
+        "must match the size of tensor": "sizes do not fit there: one that with_shapes (--shape) fixes may be too "
+        "large for a table of the model, such as that of positions",
         "TensorWrapper": "a graph records no gradients: write the formula of the gradient in place of torch.func",
     }
 )
@@ -40,8 +42,8 @@ TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
 # The part of torch.export's message with the axis that the model fixed, and its size.
 _SPECIALIZED = re.compile(r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a \w+ \((\d+)\)")
 
-# What torch appends to a message about its own symbols.
-_TORCH_SYMBOLS = re.compile(r"\s*\((unhinted|Size-like symbols):.*")
+# What torch appends to a message about its own symbols, and a bracket that it did not open.
+_TORCH_SYMBOLS = re.compile(r"\s*\((unhinted|Size-like symbols):.*|(?<=non-singleton dimension \d)\)$")
 # A frame of torch's text of a stack: the file, the line, the source.
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n +([^\n]+)')
 

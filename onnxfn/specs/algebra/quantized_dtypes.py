@@ -121,5 +121,5 @@ def _better(target: Target) -> str:
     name = None if row is None else row.better
     if name is None:
         return "q8 is better, and larger"
-    needs = " (it needs a tokenizer)" if any(rule.calibrated for rule in QUANTIZED_DTYPES[name].rules) else ""
+    needs = " (with the tokenizer)" if any(rule.calibrated for rule in QUANTIZED_DTYPES[name].rules) else ""
     return f"{name} is better at about the same size{needs}"

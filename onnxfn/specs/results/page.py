@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
-from math import floor, inf, log10
+from math import log10
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,9 +18,6 @@ CLASSES: Mapping[str, str] = MappingProxyType(
     dict(zip(("ok", *WORDS, "FAILED"), ("ok", "ok", "fair", "bad", "bad"), strict=True))
 )
 """A status -> the class of its color."""
-
-LEAST = -3
-"""The power of ten at the left end of a plot of errors: smaller ones, and exact outputs, are drawn there."""
 
 HEADS = frozenset({"file", "output", "section", "name", "module"})
 """The first cells of rows that are the heads of columns."""
@@ -143,8 +140,7 @@ def _bars(heading: str, rows: Iterable[tuple[str, float, str]]) -> str:
 def _errors(report: Any) -> str:
     """The error of each output in each case as a multiple of its bound, on a logarithmic axis with the limit at 1."""
     points = printing.report_points(report) if report is not None else {}
-    drawn = [value for of_row in points.values() for value in of_row.values() if 0 < value < inf]
-    low, high = max(floor(log10(min([*drawn, 0.1]))), LEAST), log10(max([*drawn, 1.0])) + 0.3
+    low, high = printing.ends_of_axis(points)
 
     def at(value: float) -> float:
         power = log10(min(max(value, 10.0**low), 10.0**high))

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from math import inf
+from math import floor, inf, log10
 from operator import itemgetter
 from textwrap import wrap
 from types import MappingProxyType
@@ -25,6 +25,9 @@ from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_gr
 Sections = Sequence[tuple[str, Rows]]
 
 NO_TYPES: Mapping[str, str] = MappingProxyType({})
+
+LEAST = -3
+"""The power of ten at the left end of a plot of errors: smaller ones, and exact outputs, are drawn there."""
 
 WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
     {
@@ -252,23 +255,32 @@ def _shortfall(measurement: Any) -> tuple[float, float]:
     return abs(best - measurement.value), abs(best - measurement.floor)
 
 
+def ends_of_axis(points: Mapping[str, Mapping[str, float]]) -> tuple[int, float]:
+    """The powers of ten at the left and the right end of a plot of the points of a report."""
+    values = [value for of_row in points.values() for value in of_row.values() if 0 < value < inf]
+    return max(floor(log10(min([*values, 0.1]))), LEAST), log10(max([*values, 1.0])) + 0.3
+
+
 def draw_report(report: Any, axes: Any = None) -> Any:
     """Draws the points of a report in axes of matplotlib, by default new ones. OnnxfnError without matplotlib."""
+    points = report_points(report)
+    cases = tuple(dict.fromkeys(case for of_row in points.values() for case in of_row))
     if axes is None:
         try:
             from matplotlib import pyplot as plt
         except ImportError as error:
             raise OnnxfnError("plot needs matplotlib: pip install 'onnxfn[plot]'") from error
-        _, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
-    for size, (name, points) in enumerate(report_points(report).items(), 5):  # equal points are rings in rings
-        drawn = {case: value for case, value in points.items() if 0 < value < inf}  # the axis is logarithmic
-        label = name if drawn else f"{name} (exact)" if max(points.values(), default=0) == 0 else f"{name} (infinite)"
-        axes.plot(list(drawn), list(drawn.values()), "o", fillstyle="none", markersize=size, label=label)
-    axes.axhline(1.0, color="black", linestyle="--", label="bound")
-    axes.set(yscale="log", ylabel="error / bound", title=f"ONNX Runtime against PyTorch: {check_status(report)}")
-    for label in axes.get_xticklabels():
-        label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor")
-    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+        _, axes = plt.subplots(figsize=(9, 2 + 0.3 * len(points) + 0.1 * len(cases)), layout="constrained")
+    low, high = (10.0**power for power in ends_of_axis(points))
+    for size, case in enumerate(cases, 5):  # equal points are rings in rings
+        drawn = [(row, of_row[case]) for row, of_row in enumerate(points.values()) if case in of_row]
+        rows, places = [row for row, _ in drawn], [min(max(value, low), high) for _, value in drawn]
+        axes.plot(places, rows, "o", fillstyle="none", markersize=size, label=case)
+    axes.axvline(1.0, color="black", linestyle="--", label="bound")
+    axes.set(xscale="log", xlabel="error / bound", title=f"ONNX Runtime against PyTorch: {check_status(report)}")
+    axes.set_yticks(range(len(points)), [*points])
+    axes.invert_yaxis()
+    axes.legend(fontsize="small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=5)
     return axes
 
 

@@ -73,16 +73,16 @@ def test_a_pipeline_of_diffusers_is_one_job_and_each_of_its_parts_counts(tmp_pat
     parts = {name: others.MODELS["diffusers.clip-text"]["default"]() for name in ("text_encoder", "text_encoder_2")}
     pipeline = SimpleNamespace(components=parts, config={}, to_json_string=lambda: "{}")
     monkeypatch.setattr(diffusers, "load_library_model", lambda *_, **__: pipeline)
-    [job] = jobs_of(tmp_path, {"model": "pipeline", "library": "diffusers"})
+    [job] = jobs_of(tmp_path, {"model": "pipeline", "library": "diffusers", "dtype": "float16"})
     result = evolve(job_result(job), digest="a")
     assert result.status == "exported", result.error
-    files = [tmp_path / "out" / "pipeline" / name / "model.onnx" for name in parts]
+    files = [tmp_path / "out" / "pipeline" / name / "model_fp16.onnx" for name in parts]
     assert result.file_bytes > sum(file.stat().st_size for file in files)
     assert is_unchanged(result, "a")
     assert not is_unchanged(result, "b")
     shutil.rmtree(files[1].parent)
     assert not is_unchanged(result, "a")
-    assert "--dtype is not for a whole pipeline" in job_result(evolve(job, dtypes=("q8",))).error
+    assert "--decoders is not for a whole pipeline" in job_result(evolve(job, decoders="both")).error
     assert "each part has a spec" in job_result(evolve(job, spec=ExportSpec())).error
 
 
