@@ -36,7 +36,7 @@ BUDGET = {
     "architectures": 8_012,
     "weights": 2_967,
     "models": 1_842,
-    "graphs": 8_384,
+    "graphs": 8_386,
     "run": 1_317,
     "check": 6_100,
     "export": 12_191,

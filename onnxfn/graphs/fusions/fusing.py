@@ -228,16 +228,11 @@ def fuse_operators(model: Any) -> Any:
     of_attention = (fuse_attention, nodes.merge_equal_nodes, simplify_masks) if has_attention else ()
     if has_attention and any(nodes.is_operator(node, "Neg", "Sub") for node in model.graph):  # a rotation has one
         of_attention = (fuse_rotary, *of_attention)
+    reshaped = (node.inputs[0] for node in model.graph if nodes.is_operator(node, "Reshape"))
+    of_groups = (multiply_groups,) if any(nodes.producer(value, "Expand") for value in reshaped) else ()
     remove_unused = common.RemoveUnusedNodesPass()
-    for fuse_pass in (
-        drop_neutral_nodes,
-        drop_expands,
-        fuse_norms,
-        fold_reciprocal,
-        *of_attention,
-        multiply_groups,
-        add_bias_last,
-    ):
+    always = (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal)
+    for fuse_pass in (*always, *of_attention, *of_groups, add_bias_last):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
     return common.NameFixPass()(model).model
