@@ -117,14 +117,17 @@ def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: 
 
 
 def _advice(spec: PlannedSpec, result: Any) -> str:
-    """Advice for the path of an output: an index into a tuple, or the only key of a dict."""
-    output = spec.outputs[0]
+    """Advice for the path of an output: an index into a tuple, or the only key of a dict; or that it has fewer."""
+    position, output = next((pair for pair in enumerate(spec.outputs) if not pair[1].path), (0, spec.outputs[0]))
     if isinstance(result, Mapping) and len(result) == len(spec.outputs) == 1:
         return f"; write gives({output.name!r}, {pattern(output.axes)!r}, path={tuple(result)!r})"
     if not isinstance(result, (tuple, list)):
         return ""
     count = "one tensor" if len(result) == 1 else f"a tuple of {len(result)}"
-    return f"; forward returns {count}: write gives({output.name!r}, {pattern(output.axes)!r}, path=(0,))"
+    if len(result) < len({each.forward_path[0] for each in spec.outputs}):
+        names = listed((each.name for each in spec.outputs), most=6)
+        return f"; forward returns {count}, and the spec has {len(spec.outputs)} outputs: {names}; leave out the others"
+    return f"; forward returns {count}: write gives({output.name!r}, {pattern(output.axes)!r}, path=({position},))"
 
 
 def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]:

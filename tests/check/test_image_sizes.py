@@ -279,13 +279,13 @@ def of_any_size(model_type, *more):
     return onnxfn.for_task(compose(row, onnxfn.vision_of_any_size, *more), "image-classification")
 
 
-@pytest.mark.parametrize("most", [512, 224])
-def test_a_range_is_had_where_the_model_branches_on_the_size_of_the_trace(most):
+@pytest.mark.parametrize(("tall", "wide"), [((32, 512),) * 2, ((32, 224),) * 2, ((16, 512), (32, 224))])
+def test_a_range_is_had_where_the_model_branches_on_the_size_of_the_trace(tall, wide):
     """A ViT does not interpolate its positions at its own size, which is that of the first trace."""
     model, interpolated = tiny.model("vit", LABELS, image_size=224, patch_size=16), of_any_size("vit", INTERPOLATED)
-    result = onnxfn.export(with_shapes(interpolated, height=(32, most), width=(32, most)), model)
+    result = onnxfn.export(with_shapes(interpolated, height=tall, width=wide), model)
     assert result.inputs == {"pixel_values": {0: "batch_size", 2: "height", 3: "width"}}
-    for height, width in [(224, 224), (32, most), (47, 100)]:
+    for height, width in [(224, 224), (tall[0], wide[1]), (47, 100)]:
         pixels = torch.randn(1, 3, height, width)
         with torch.no_grad():
             logits = model(pixels, interpolate_pos_encoding=True).logits

@@ -106,7 +106,8 @@ class BatchEvent:
         completed: How many jobs have ended.
         total: The number of all jobs.
         seconds: Seconds since the first job started.
-        remaining: Seconds until the last job ends, if the others take as long as those so far; None before one ended.
+        remaining: Seconds until the last job ends, if the others take as long as those so far; None before
+            one of those that had to run has ended.
     """
 
     path: str

@@ -128,7 +128,7 @@ def batch(
     out: Annotated[Path, typer.Argument(help="The folder of the exports; it also gets the log, batch.jsonl.")],
     *,
     workers: Annotated[int | None, typer.Option(min=1, help="Jobs at a time. Default: one for each processor.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Skip jobs of an earlier run that are unchanged.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Skip unchanged jobs of a run; redo others.")] = False,
     seconds: Annotated[float | None, typer.Option(help="Time limit of a job in seconds.")] = None,
     memory: Annotated[float | None, typer.Option(help="Memory limit of a job in gigabytes.")] = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a job is restarted if its process was killed.")] = 1,

@@ -36,8 +36,9 @@ def weight_bytes(
 
     Only weights are counted: a file is larger by its nodes, names and constants, by 0.3 MB for a Llama of 30 layers.
     The bytes of float dtypes are those of the model's own weights. The bytes of quantized dtypes follow from the rules
-    and the modules that own a weight; they are within 2 %. With `weight_storage="share"` a weight of several files is
-    stored once, but counted for each of them.
+    and the modules that own a weight; they are within 2 %. Weights that no output needs count, too, and the graph has
+    none of them: a file of BERT for feature-extraction is smaller by the pooler. With `weight_storage="share"` a weight
+    of several files is stored once, but counted for each of them.
 
     Args:
         spec: The spec of the export.

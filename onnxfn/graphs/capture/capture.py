@@ -51,7 +51,7 @@ def capture(
             program, ends = _joined_program(model, part)
             if ends:  # the conditions of the other trace are exact
                 raise CaptureFailed(f"the model is another at larger sizes than {ends}")
-        limits = trace_conditions.range_limits(program, part)
+        limits = trace_conditions.range_limits(program, part, runs)
         limits, assumed = trace_conditions.without_assumed(limits, branches, part, runs)
         limits = trace_conditions.with_ends(limits, ends or {})
         trace_conditions.check_ranges(model, part, limits)

@@ -122,15 +122,23 @@ def dynamic_size(spec: PlannedSpec, symbol: str) -> Any:
     return Dim.DYNAMIC(min=low if low > SMALLEST_DYNAMIC_SIZE else None, max=high if high < UNBOUNDED else None)
 
 
-def range_limits(program: Any, part: Part) -> dict[str, Ends]:
+def range_limits(program: Any, part: Part, runs: Callable[[Mapping[str, int]], bool]) -> dict[str, Ends]:
     """The sizes of dynamic axes that the model's own branches allow, where these are not all; torch always has 2."""
-    limits: dict[str, Ends] = {}
-    for symbol, size in input_sizes(program, part):
+    limits, bounds, sizes = dict[str, Ends](), ranges(part.spec), input_sizes(program, part)
+    for symbol, size in sizes:
         allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
         if allowed is not None and terms(symbol) == (symbol,):
             low, upper = int(allowed.lower), str(allowed.upper)
             high = int(upper) if upper.isdecimal() and int(upper) < UNBOUNDED else None
-            is_asked_for = low <= ranges(part.spec).get(symbol, ANY_SIZE)[0] or _excludes(size.node, low - 1)
+            # Torch has one range for axes that are equal in the trace: an end may be that of another axis.
+            least, most = bounds.get(symbol, ANY_SIZE)
+            tied = {name for name, each in sizes if str(each) == str(size)}
+            others = [bounds[name] for name in (tied & bounds.keys()) - {symbol}]
+            is_of_other = low > least and low in (end for end, _ in others) and runs({symbol: low - 1})
+            low = max(least, SMALLEST_DYNAMIC_SIZE) if is_of_other else low
+            if high and most and high < most and high in (end for _, end in others) and runs({symbol: high + 1}):
+                high = most if most < UNBOUNDED else None
+            is_asked_for = low <= least or _excludes(size.node, low - 1)
             limits.setdefault(symbol, (low if is_asked_for else SMALLEST_DYNAMIC_SIZE, high))
     return {name: limit for name, limit in limits.items() if limit[0] > SMALLEST_DYNAMIC_SIZE or limit[1] is not None}
 

@@ -196,7 +196,8 @@ class Plan:
             `plan[0]` the first one.
         left_out: What the model could take, a processor may give, and no part takes. Known when the plan was made for a
             model, as `export` does; a plan that was made from a configuration alone has none.
-        weight_bytes: The size of the weights of each part: in a dry run those of the model, else those of its graph.
+        weight_bytes: The size of the weights of each part: in a dry run those of the model, which a
+            file lacks if no output needs them, else those of its graph.
         chosen: What is predicted of bits that were chosen within a limit. Known after an export.
         remarks: What a client of the layout cannot load, and which files are poor, one line each. The first are known
             when the plan was made for a layout, the others after the check.

@@ -160,7 +160,8 @@ def weight_sections(plan: Any) -> Sections:
     """The size of the weights of each file of a plan, with its dtype, if that is known."""
     dtypes = {part.name: part.dtype or part.spec.target.float_dtype or "" for part in plan.parts}
     rows = [(f"{size.part}.onnx", dtypes.get(size.part, ""), file_size(size.bytes)) for size in plan.weight_bytes]
-    return [("bytes of weights alone; a file is larger by its nodes and constants", rows)] if rows else []
+    heading = "bytes of weights alone; a file also has nodes and constants, and lacks weights that no output needs"
+    return [(heading, rows)] if rows else []
 
 
 def chosen_sections(plan: Any, report: Any = None) -> Sections:

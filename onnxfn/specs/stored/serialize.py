@@ -234,8 +234,8 @@ def digest(record: Any) -> str:
         record: A spec or any other record.
 
     Returns:
-        64 hexadecimal digits. They are equal for equal specs, and for specs whose named records differ
-        only in their order.
+        64 hexadecimal digits. They are equal for equal specs. The order of sizes and of generators does not
+        count; that of inputs, outputs and tasks does.
 
     Raises:
         InvalidSpec: It is not a record, or a text in it has a null character or half of a surrogate pair.

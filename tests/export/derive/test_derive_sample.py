@@ -331,8 +331,7 @@ def test_a_generator_may_be_a_function_and_a_lone_output_needs_no_path(tmp_path)
 
 
 def test_a_path_leads_to_an_output_in_tuples(tmp_path):
-    spec = compose(SIZED, gives("y", "batch_size 3", path=(1, 0)))
-    fed = np.ones((4, 3), np.float32)
+    fed, spec = np.ones((4, 3), np.float32), compose(SIZED, gives("y", "batch_size 3", path=(1, 0)))
     assert exported(spec, lambda x: (x, (x * 2, x + 1)), tmp_path)(x=fed)["y"].tolist() == [[2.0] * 3] * 4
 
 
@@ -341,6 +340,7 @@ def test_a_path_leads_to_an_output_in_tuples(tmp_path):
     [
         (BY_HAND, single, "no size for 'batch_size' in axis 'batch_size'; known: none; give a size to trace with: si"),
         (SIZED, lambda x: (x * 2, x + 1), "forward returns a tuple of 2: write gives('y', 'batch_size 3', "),
+        (compose(SIZED, gives("z", "3")), single, "forward returns one tensor, and the spec has 2 outputs: y, z; "),
         (SIZED, lambda x: {"doubled": x * 2}, "there is: doubled; write gives('y', 'batch_size 3', path=('doubled',))"),
         (SIZED, nn.Linear(3, 3), "no argument 'x' for the forward of Linear; known: input; write takes('x', ..., pat"),
         (compose(takes("x", "3", "noise"), gives("y", "3")), single, "or add one: generates('noise', 'integers', low="),
