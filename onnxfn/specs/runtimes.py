@@ -31,8 +31,8 @@ either. Profiles of sessions tell which nodes run.
 
 CLIENTS: Mapping[str, int] = MappingProxyType(
     {
-        # 1.24 to 1.32, the versions that onnxfn runs with, and what is built upon them. A token of SmolLM2 takes as long
-        # as at opset 18 after 512 tokens, and 1.1 of that after 2,048.
+        # 1.24 to 1.32, the versions that onnxfn runs with, and what is built upon them. A token of SmolLM2 takes about
+        # as long as at opset 18 after 512 tokens, and 1.1 of that after 2,048.
         "onnxruntime": 24,
         "ORTModel": 24,
         "sentence-transformers": 24,
