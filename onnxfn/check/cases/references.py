@@ -176,10 +176,11 @@ def _moves(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> _Mo
 
 def untried(part: Part, file: Path) -> list[str]:
     """The branches whose other side no case tries: no sizes of inputs decide them, or only sizes too large do."""
-    if not trace_conditions(file):
+    conditions = trace_conditions(file)
+    if not conditions:
         return []
     known, moves = known_sizes(part.spec, {}).keys(), _moves(part, file)
-    of_values = [each for each in trace_conditions(file) if not known >= {*symbols_of(each.text)}]
+    of_values = [each for each in conditions if not known >= {*symbols_of(each.text)}]
     open_ = [each for each in moves.conditions if all(is_true(each.text, sizes) for sizes in moves.planned)]
     unknown = (*of_values, *unreached(moves.base, open_, moves.allowed))
     return [f"{file.name}: other side of {each}" for each in unknown]

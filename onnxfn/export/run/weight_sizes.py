@@ -87,7 +87,10 @@ def with_weight_bytes(planned: Plan, model: Any) -> Plan:
 
 def with_checked_buffers(model: Any, planned: Plan) -> Plan:
     """The plan; a static cache longer than the positions is a remark; InvalidSpec if the model has a table of them."""
-    length, config = planned.parts[0].spec.target.static_cache or 0, snapshot(config_of(model) or {})
+    length = planned.parts[0].spec.target.static_cache
+    if not length:
+        return planned
+    config = snapshot(config_of(model) or {})
     every = position_counts(partial(value_or, Normalizer(), config, default=None))
     counts = {path: count for path, count in every.items() if "encoder" not in path and count < length}
     for name, module in model.named_modules() if counts else ():
