@@ -64,7 +64,7 @@ def linear_recurrence(
     """For `recurrent.linear_recurrence`, where a head has one decay; its keys are the columns, its values the rows."""
     if tuple(log_decay.shape[-2:]) != (1, 1) or rows.dim() != 4:  # noqa: PLR2004 - batch, length, heads, size
         return scanned_recurrence(log_decay, rows, columns, reader, state)
-    log_decay = log_decay[..., 0, 0].expand(rows.shape[:3])
+    log_decay = log_decay.flatten(-3).expand(rows.shape[:3])
     state = None if state is None else state.transpose(-1, -2)
     final_state, outputs = _linear_attention((reader, columns, rows), state, log_decay, None)
     return final_state.transpose(-1, -2), outputs

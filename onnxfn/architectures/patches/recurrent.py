@@ -44,11 +44,11 @@ def delta_rule(
     `query`, `key` and `value` are `[batch, length, heads, size]`, `beta` is `[batch, length, heads]`, and `g` is
     `[batch, length, heads]` or `[batch, length, heads, key_size]`. The state is `[batch, heads, key_size, value_size]`.
     """
-    repeats = value.shape[2] // key.shape[2]
-    query, key = (tensor.float().repeat_interleave(repeats, dim=2) for tensor in (query, key))
+    query, key = query.float(), key.float()
     if use_qk_l2norm_in_kernel:
         query, key = (tensor * torch.rsqrt((tensor * tensor).sum(-1, keepdim=True) + 1e-6) for tensor in (query, key))
-    query = query * query.shape[-1] ** -0.5
+    repeats = value.shape[2] // key.shape[2]
+    query, key = (tensor.repeat_interleave(repeats, dim=2) for tensor in (query * query.shape[-1] ** -0.5, key))
     state, outputs = delta_recurrence(query, key, value.float(), g.float(), beta.float(), initial_state)
     return outputs.to(value.dtype), state
 

@@ -219,6 +219,10 @@ NEUTRAL: Mapping[str, float | None] = MappingProxyType(
 """An operator -> the operand that changes nothing; None if any second input may change nothing."""
 
 
+RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")
+"""Operators that give a tensor another shape alone."""
+
+
 def fuse_operators(model: Any) -> Any:
     """A simplified graph, converted to its opset, with its nodes fused into the largest operators of the opset."""
     from onnx_ir.passes import common
@@ -232,7 +236,7 @@ def fuse_operators(model: Any) -> Any:
     of_groups = (multiply_groups,) if any(nodes.producer(value, "Expand") for value in reshaped) else ()
     remove_unused = common.RemoveUnusedNodesPass()
     always = (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal)
-    for fuse_pass in (*always, *of_attention, *of_groups, add_bias_last):
+    for fuse_pass in (*always, *of_attention, *of_groups, reshape_once, drop_neutral_nodes, add_bias_last):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
     return common.NameFixPass()(model).model
@@ -247,6 +251,28 @@ def drop_neutral_nodes(model: Any) -> Any:
             if sizes and None not in sizes and sizes == nodes.shape_of(output):
                 output.replace_all_uses_with(source)
     return model
+
+
+def reshape_once(model: Any) -> Any:
+    """Computes a chain of reshapes at once, by a constant shape: its sizes are numbers, or those of the same axis."""
+    for last in list(model.graph):
+        node, once = last if nodes.is_operator(last, *RESHAPES) else None, ()
+        while node is not None:
+            shape = _constant_shape(node.inputs[0], last.outputs[0])
+            # A node alone stays if its shape or its axes are constant.
+            if shape and (node is not last or nodes.integers(node.inputs[-1]) is None):
+                once = (node.inputs[0], nodes.int_constant(model.graph, *shape))
+            node = nodes.producer(node.inputs[0], *RESHAPES)
+        if once:
+            nodes.compute_by(last.outputs[0], "Reshape", once)
+    return model
+
+
+def _constant_shape(tensor: Any, reshaped: Any) -> list[int]:
+    """The shape that a Reshape of a tensor needs, with 0 for an axis that stays; none if it is to be computed."""
+    before, after = nodes.shape_of(tensor), nodes.shape_of(reshaped)
+    sizes = [0 if size in before[axis : axis + 1] else size for axis, size in enumerate(after)]
+    return [] if None in after or 0 in after or not all(isinstance(size, int) for size in sizes) else sizes
 
 
 def _unchanged_input(node: Any) -> Any:

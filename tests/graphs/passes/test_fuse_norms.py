@@ -122,15 +122,7 @@ def test_an_expand_between_unknown_shapes_stays():
 
 def test_the_bias_of_a_layer_is_added_after_the_residual_that_a_norm_reads(tmp_path):
     """ONNX Runtime's kernel of SkipLayerNormalization on the CPU is slower than the sums and the norm."""
-    text = """
-    layer (float[b,s,8] x) => (float[b,s,8] y)
-    <float[8,8] w = {WEIGHTS}, float[8] c = {1, 2, 3, 4, 5, 6, 7, 8}, float[8] scale = {1, 2, 1, 2, 1, 2, 1, 2}> {
-        normed = LayerNormalization <axis = -1> (x, scale, c)
-        product = MatMul (normed, w)
-        biased = Add (product, c)
-        total = Add (biased, normed)
-        y = LayerNormalization <axis = -1> (total, scale, c)
-    }""".replace("WEIGHTS", ", ".join(map(str, range(64))))
+    text = graph_text("norms.BIASED").replace("WEIGHTS", ", ".join(map(str, range(64))))
     model = fused_graph(text, opset=18, x=noise(2, 3, 8))
     assert operators(model) == ["LayerNormalization", "MatMul", "Add", "Add", "LayerNormalization"]
     onnx_ir.save(model, tmp_path / "model.onnx")
@@ -139,3 +131,12 @@ def test_the_bias_of_a_layer_is_added_after_the_residual_that_a_norm_reads(tmp_p
     onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options)
     names = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
     assert names == operators(model)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reshapes"), [("b,s,2,4", ["Reshape"]), ("n,2,4", ["Unsqueeze", "Reshape", "Reshape"])]
+)
+def test_reshapes_in_turn_are_one_where_each_size_is_a_number_or_that_of_the_same_axis(sizes, reshapes):
+    text = graph_text("norms.RESHAPES").replace("SIZES", sizes)
+    shape = np.array([6, 2, 4] if sizes.startswith("n") else [2, 3, 2, 4])
+    assert operators(fused_graph(text, x=noise(2, 3, 8), sizes=shape)) == reshapes
