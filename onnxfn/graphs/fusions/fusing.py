@@ -256,7 +256,7 @@ def drop_neutral_nodes(model: Any) -> Any:
 def reshape_once(model: Any) -> Any:
     """Computes a chain of reshapes at once, by a constant shape: its sizes are numbers, or those of the same axis."""
     for last in list(model.graph):
-        node, once = last if nodes.is_operator(last, *RESHAPES) else None, ()
+        node, once = last if nodes.is_operator(last, *RESHAPES) else None, None
         while node is not None:
             shape = _constant_shape(node.inputs[0], last.outputs[0])
             # A node alone stays if its shape or its axes are constant.
