@@ -36,7 +36,7 @@ BUDGET = {
     "architectures": 8_012,
     "weights": 2_967,
     "models": 1_845,
-    "graphs": 8_418,
+    "graphs": 8_419,
     "run": 1_317,
     "check": 6_103,
     "export": 12_196,

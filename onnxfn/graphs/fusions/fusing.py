@@ -271,7 +271,8 @@ def reshape_once(model: Any) -> Any:
 def _constant_shape(tensor: Any, reshaped: Any) -> list[int]:
     """The shape that a Reshape of a tensor needs, with 0 for an axis that stays; none if it is to be computed."""
     before, after = nodes.shape_of(tensor), nodes.shape_of(reshaped)
-    sizes = [0 if size in before[axis : axis + 1] else size for axis, size in enumerate(after)]
+    sizes = [size if isinstance(size, int) or size not in before[axis : axis + 1] else 0
+             for axis, size in enumerate(after)]  # fmt: skip
     return [] if None in after or 0 in after or not all(isinstance(size, int) for size in sizes) else sizes
 
 
