@@ -129,7 +129,8 @@ def edges_exchanged(model: g.Model, operators: tuple[str, ...], word: str, left:
         node.input[left], node.input[right] = node.input[right], node.input[left]
 
     for node in g.nodes(model, *operators):
-        yield label(node, word), partial(exchange, node)
+        if node.input[left] != node.input[right]:
+            yield label(node, word), partial(exchange, node)
 
 
 SKIPPED = (
