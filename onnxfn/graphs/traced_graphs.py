@@ -1,7 +1,7 @@
 """The graph of a part from traces of its model, after the passes; its parameters are slots."""
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from onnxfn.graphs.passes.simplify import (
 )
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.conditions import SEPARATOR, read_conditions, stated
+from onnxfn.specs.conditions import SEPARATOR, Condition, read_conditions, stated
 from onnxfn.specs.errors import CaptureFailed, LayersDiffer, errors_as, first_line, root_cause
 from onnxfn.specs.stored.reports import StageTimer
 
@@ -119,8 +119,17 @@ def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:
             "the model needs numbers for its sizes; the formulas that several traces suggest have to be checked: "
             "export with check='whole', or fix the sizes: with_shapes(spec, ...) (--shape)"
         )
-    noted = read_conditions(built.model.metadata_props.get("onnxfn.conditions", ""))
-    limits = tuple(dict.fromkeys((*built.limits, *(each for each in noted if each.line == TORCH))))
+    return with_limits(built, [each for each in noted_conditions(built) if each.line == TORCH])
+
+
+def noted_conditions(built: BuiltGraph) -> tuple[Condition, ...]:
+    """What was true of the sizes in the trace of a graph, which may come from a template."""
+    return read_conditions(built.model.metadata_props.get("onnxfn.conditions", ""))
+
+
+def with_limits(built: BuiltGraph, more: Iterable[Condition]) -> BuiltGraph:
+    """A graph that states more limits of its sizes."""
+    limits = tuple(dict.fromkeys((*built.limits, *more)))
     return evolve(built, limits=limits, model=add_metadata(built.model, {"limits": stated(limits)}))
 
 

@@ -158,10 +158,9 @@ class _Moves:
     planned: tuple[Sizes, ...]
 
 
-def _moves(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> _Moves:
-    spec, limits, moved = part.spec, (*stated_limits(file), *more_limits), ranges(part.spec)
-    known = known_sizes(spec, {})
-    conditions = tuple(each for each in trace_conditions(file) if known.keys() >= {*symbols_of(each.text)})
+def _moves(part: Part, conditions: Sequence[Condition], limits: Sequence[Condition]) -> _Moves:
+    spec, moved, known = part.spec, ranges(part.spec), known_sizes(part.spec, {})
+    conditions = tuple(each for each in conditions if known.keys() >= {*symbols_of(each.text)})
     planned = tuple(known_sizes(case.spec, {}) for case in check_cases(part, limits=limits))
     alike = [sizes for sizes in (known, *planned) if all(is_true(each.text, sizes) for each in conditions)]
     smallest = min(alike, key=lambda sizes: prod(sizes.values()), default=known)
@@ -174,21 +173,26 @@ def _moves(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> _Mo
     return _Moves(base, conditions, allowed, planned)
 
 
+def unreached_sides(part: Part, conditions: Sequence[Condition], limits: Sequence[Condition]) -> list[Condition]:
+    """The conditions of a trace whose other side is within the limits, but only at sizes too large for a case."""
+    if not conditions:  # the cases take time
+        return []
+    moves = _moves(part, conditions, limits)
+    never_turned = [each for each in moves.conditions if all(is_true(each.text, sizes) for sizes in moves.planned)]
+    return unreached(moves.base, never_turned, moves.allowed)
+
+
 def untried(part: Part, file: Path) -> list[str]:
     """The branches whose other side no case tries: no sizes of inputs decide them, or only sizes too large do."""
-    conditions = trace_conditions(file)
-    if not conditions:
-        return []
-    known, moves = known_sizes(part.spec, {}).keys(), _moves(part, file)
+    conditions, known = trace_conditions(file), known_sizes(part.spec, {}).keys()
     of_values = [each for each in conditions if not known >= {*symbols_of(each.text)}]
-    open_ = [each for each in moves.conditions if all(is_true(each.text, sizes) for sizes in moves.planned)]
-    unknown = (*of_values, *unreached(moves.base, open_, moves.allowed))
+    unknown = (*of_values, *unreached_sides(part, conditions, stated_limits(file)))
     return [f"{file.name}: other side of {each}" for each in unknown]
 
 
 def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> tuple[CheckCase, ...]:
     """The cases on the other side of each condition of a file, within all limits; PyTorch may refuse them."""
-    spec, moves = part.spec, _moves(part, file, more_limits)
+    spec, moves = part.spec, _moves(part, trace_conditions(file), (*stated_limits(file), *more_limits))
     if not moves.conditions and (spec.derived is None or past_lengths(spec)):
         return ()
     tried = list(other_sides(moves.base, moves.conditions, moves.allowed))

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.check.limits import limited_to_tried
 from onnxfn.check.variants.proof import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.calibration import Left, Source, calibrated, left_lines
@@ -28,7 +29,6 @@ from onnxfn.export.run.retries import (
 from onnxfn.graphs.build import build_graph, captured_once, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers, with_functions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.traced_graphs import with_assumed_limits
 from onnxfn.models.dtypes import has_dtype, without_values
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.specs.algebra.planned import Part, Plan
@@ -248,8 +248,8 @@ def _with_codes(job: Job, output: Output, part: Part, graph: Any, left: Any) -> 
 
 def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
-    if job.check != "whole":
-        graphs = tuple(map(with_assumed_limits, graphs))
+    pairs = zip(job.plan.parts, graphs, strict=True)
+    graphs = tuple(limited_to_tried(*pair, is_checked=job.check == "whole") for pair in pairs)
     remarks = provider_remarks(job.plan, [graph.model for graph in graphs])
     pairs = zip(job.plan.parts, graphs, strict=True)
     left: Left = {}
