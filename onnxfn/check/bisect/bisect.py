@@ -133,7 +133,7 @@ def closest_value(
     with np.errstate(invalid="ignore"):
         differences = np.where(left == right, 0.0, np.abs(left - right))
     distances = np.where(np.isnan(differences), np.inf, differences).max(axis=1, initial=0.0)
-    best = int(distances.argmin())
+    best = int(np.flatnonzero(distances == distances.min())[-1])  # the last: with a bias of 0, it was added
     return names[allowed[best]], float(distances[best])
 
 
