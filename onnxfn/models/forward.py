@@ -16,7 +16,7 @@ from onnxfn.models.dtypes import float_dtype, float_dtypes, torch_dtype
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import eager_branches, quiet, stable_sorts
-from onnxfn.specs.algebra.dummies import Array, graph_dtype, known_sizes, size_inputs
+from onnxfn.specs.algebra.dummies import Array, graph_dtype, size_inputs
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import pattern, shape, symbols
 from onnxfn.specs.converters import at, nested
@@ -64,8 +64,9 @@ def _cannot_run(model: Any, part: Part, arrays: Mapping[str, Array], case: str, 
     where = f"{type(model).__name__} does not run in PyTorch on inputs of {part.name}{case and ' in case ' + case}"
     pairs = [(arrays[name].shape[at], axis) for name, axes in part.inputs.items() for at, axis in axes.items()]
     size, longest = max(pair for pair in [*pairs, (0, "_")] if pair[1].isidentifier() and pair[1] != part.spec.batch)
-    most = min(known_sizes(part.spec, {}).get(longest, size), size - 1)
-    advice += f"; if {longest} is too long, use with_shapes(spec, {longest}=(1, {most}))" if most > 1 else ""
+    advice += (
+        f"; if {longest} is too long, use with_shapes(spec, {longest}=(1, N)) with N below {size}" if size > 1 else ""
+    )
     ends = {name: f" from {array.min()} to {array.max()}" if array.size else "" for name, array in arrays.items()}
     inputs = listed((f"{name} {array.dtype}{[*array.shape]}{ends[name]}" for name, array in arrays.items()), most=6)
     return f"{where}: {type(error).__name__}: {first_line(error)}{advice}; inputs: {inputs}"

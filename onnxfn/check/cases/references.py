@@ -24,7 +24,17 @@ from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges, traced_sizes
 from onnxfn.specs.conditions import Condition, is_range, is_true, read_conditions, symbols_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
-from onnxfn.specs.plan.check_cases import FAR_PAST, cases, in_case, is_far, past_lengths, resized, with_dummies
+from onnxfn.specs.plan.check_cases import (
+    FAR_PAST,
+    cases,
+    in_case,
+    is_affordable,
+    is_far,
+    past_lengths,
+    range_ends,
+    resized,
+    with_dummies,
+)
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, small_and_far_sizes, unreached, within
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
@@ -187,7 +197,9 @@ def untried(part: Part, file: Path) -> list[str]:
     conditions, known = trace_conditions(file), known_sizes(part.spec, {}).keys()
     of_values = [each for each in conditions if not known >= {*symbols_of(each.text)}]
     unknown = (*of_values, *unreached_sides(part, conditions, stated_limits(file)))
-    return [f"{file.name}: other side of {each}" for each in unknown]
+    ends = [end for end in range_ends(part.spec, cases(part.spec)) if not is_affordable(part.spec, end)]
+    far = (f"{end.name} ({', '.join(f'{name}={size}' for name, size in traced_sizes(end).items())})" for end in ends)
+    return [f"{file.name}: {each}" for each in (*(f"other side of {side}" for side in unknown), *far)]
 
 
 def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> tuple[CheckCase, ...]:

@@ -1,7 +1,8 @@
 """The cases of a check, and the ranges of their axes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
+from math import prod
 from typing import TypeVar
 
 from attrs import evolve
@@ -11,7 +12,7 @@ from onnxfn.specs.algebra.dummies import axes_of_inputs, planned_sizes, size_inp
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
-from onnxfn.specs.axis_symbols import fixed_sizes, joined_axes, ranges, traced_sizes
+from onnxfn.specs.axis_symbols import UNBOUNDED, fixed_sizes, joined_axes, ranges, traced_sizes
 from onnxfn.specs.conditions import symbols_of
 from onnxfn.specs.plan.size_cases import within
 
@@ -49,7 +50,29 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     single = {name: 1 if name == batch else size + CASE_STEPS[0] for name, size in missing.items()}
     several = {name: 3 if name == batch else size + CASE_STEPS[1] for name, size in missing.items()}
     pairs = zip(spec.cases or (Case("one"), Case("several")), cycle((single, several)), strict=False)
-    return tuple(case_within(resized(case, sizes), spec) for case, sizes in pairs)
+    every = tuple(case_within(resized(case, sizes), spec) for case, sizes in pairs)
+    return (*every, *(end for end in range_ends(spec, every) if is_affordable(spec, end)))
+
+
+MOST_ELEMENTS, MOST_GROWTH = 4096, 16
+"""The elements that a case at an end of a range may have: as many, or as many times those of the trace."""
+
+
+def range_ends(spec: PlannedSpec, every: Sequence[Case]) -> Iterator[Case]:
+    """The cases at the smallest and at the largest sizes of the ranges of a spec, where none of the others has them."""
+    batch = batch_symbol(spec)
+    single = {} if batch is None or batch in fixed_sizes(spec) else {batch: 1}
+    for at, word in enumerate(("smallest", "largest")):
+        sizes = {name: ends[at] for name, ends in ranges(spec).items() if 0 < ends[at] < UNBOUNDED}
+        has_ends = any(sizes.items() <= traced_sizes(case).items() for case in every)
+        if spec.derived is None and sizes and not has_ends:
+            yield case_within(resized(Case(f"{word} sizes"), single | sizes), spec)
+
+
+def is_affordable(spec: PlannedSpec, case: Case) -> bool:
+    """Whether a case at an end of a range has few elements enough to be tried."""
+    elements, traced = (prod(traced_sizes(each).values()) for each in (in_case(spec, case), spec))
+    return elements <= max(MOST_ELEMENTS, MOST_GROWTH * traced)
 
 
 FAR_TEXT, FAR_PAST = "far text", "far past"
