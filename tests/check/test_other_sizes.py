@@ -1,6 +1,7 @@
 """Modules with branches on sizes: no file is wrong at sizes that it states to be valid for, and limits are exact."""
 
 import random
+from contextlib import nullcontext
 
 import numpy as np
 import onnx
@@ -123,6 +124,16 @@ def test_what_torch_assumes_of_a_size_is_no_limit_where_the_module_does_not_ask_
     if assumed:
         with pytest.raises(onnxfn.InvalidSpec, match="valid for frames <= 4"):
             unchecked(input=x)
+
+
+@pytest.mark.parametrize(("high", "name"), [(64, ""), (65, "largest sizes"), (10**5, "")])
+def test_the_ends_of_a_range_are_tried_unless_they_are_too_large(high, name, tmp_path):
+    table = torch.nn.Embedding(64, 8)
+    inputs = onnxfn.compose(onnxfn.takes("x", "batch time 8", "normal", kind="float"), onnxfn.sized(batch=2, time=12))
+    spec = onnxfn.with_shapes(onnxfn.compose(inputs, onnxfn.gives("y", "batch time 8")), time=(1, high))
+    with pytest.raises(onnxfn.errors.CaptureFailed, match=f"in case {name}") if name else nullcontext():
+        result = onnxfn.export(spec, lambda x: x + table(torch.arange(x.shape[1])), tmp_path / "m.onnx")
+        assert ("m.onnx: largest sizes (batch=1, time=100000)" in result.report.unchecked) == (high > 64)
 
 
 class PaddedLevels(torch.nn.Module):

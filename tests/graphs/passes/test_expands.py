@@ -64,14 +64,7 @@ def test_an_expand_stays_where_its_size_matters(pairs):
 
 
 def test_two_expanded_tensors_that_are_added_lose_one_of_both():
-    text = """
-    sums (float[3, 1] a, float[3, 1] b) => (float[3, 4] y)
-    <int64[2] sizes = {1, 4}>
-    {
-        wide_a = Expand (a, sizes)
-        wide_b = Expand (b, sizes)
-        y = Add (wide_a, wide_b)
-    }"""
+    text = graph_text("expands.SUMS")
     shapes = after(text, a=noise(3, 1), b=noise(3, 1, seed=1))
     assert sorted(shapes) == ["wide_b"]
 

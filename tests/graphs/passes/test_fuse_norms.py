@@ -42,12 +42,7 @@ def test_onnx_runtime_fuses_a_norm_for_which_the_opset_has_no_operator(tmp_path)
 
 
 def test_a_reciprocal_that_another_node_reads_stays():
-    text = """
-    half (float[n] x, float[n] r) => (float[n] y, float[n] z) {
-        inverse = Reciprocal (r)
-        y = Mul (x, inverse)
-        z = Add (inverse, y)
-    }"""
+    text = graph_text("norms.HALF")
     model = fused_graph(text, opset=18, x=noise(4), r=noise(4, seed=1))
     assert operators(model) == ["Reciprocal", "Mul", "Add"]
 
@@ -111,11 +106,7 @@ def test_a_mask_that_is_gathered_in_another_way_is_still_gathered(line, other_li
 
 
 def test_an_expand_between_unknown_shapes_stays():
-    text = """
-    expands (float[1, n] x, int64[2] sizes) => (float[m, n] y) {
-        wide = Expand (x, sizes)
-        y = Neg (wide)
-    }"""
+    text = graph_text("norms.EXPAND")
     model = fused_graph(text, unknown_shapes=("x", "wide"), x=noise(1, 3), sizes=np.array([2, 3]))
     assert operators(model) == ["Expand", "Neg"]
 
