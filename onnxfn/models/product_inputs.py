@@ -1,13 +1,13 @@
 """The inputs of linear layers and experts in runs on real inputs, as what calibration needs to know of them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any
+from unittest.mock import patch
 
-from onnxfn.models.resumed_runs import Returned, resumed
 from onnxfn.weights.calibrated import InputErrors, input_errors
 
 MOST, BYTES = 3 << 27, 4
@@ -30,6 +30,9 @@ Moments = tuple[Any, int]
 
 Matrices = Mapping[Key, tuple[int, Callable[[Sequence[Any]], Any]]]
 """From a matrix to the number of its inputs, and a function that returns them from the arguments of its layer."""
+
+Returned = dict[str, Any]
+"""From the name of a layer that has run to what it returned; a layer whose result the next one took has that one's."""
 
 
 class Enough(BaseException):
@@ -148,3 +151,35 @@ def _noted(
             hooks.callback(layer.register_forward_pre_hook(note, with_kwargs=True).remove)
         run()
     return noted
+
+
+@contextmanager
+def resumed(model: Any, known: Returned) -> Iterator[None]:
+    """Layers return what is known of them and do not run; `known` gets what the others return, of each stack the last.
+
+    That is what a whole run computes where each layer of a stack reads the one before it, and nothing else does.
+    """
+    import torch
+
+    def returned(name: str, _: Any, arguments: Any, named: Any, result: Any) -> None:
+        stack, taken = name.rpartition(".")[0], {id(each) for each in (*arguments, *named.values())}
+        for other in [each for each in known if each.startswith(f"{name}.")]:
+            del known[other]
+        read = [each for each, of in known.items() if each.rpartition(".")[0] == stack and id(_states(of)) in taken]
+        known.update(dict.fromkeys((*read, name), result))
+
+    lists = {name: each for name, each in model.named_modules() if isinstance(each, torch.nn.ModuleList)}
+    layers = {f"{name}.{index}": layer for name, each in lists.items() for index, layer in enumerate(each)}
+    with ExitStack() as changes:
+        for name, layer in layers.items():
+            if name in known:
+                changes.enter_context(patch.object(layer, "forward", lambda *_, of=known[name], **__: of))
+            else:
+                hook = layer.register_forward_hook(partial(returned, name), with_kwargs=True)
+                changes.callback(hook.remove)
+        yield
+
+
+def _states(result: Any) -> Any:
+    """The hidden states among what a layer returns."""
+    return result[0] if isinstance(result, tuple) else result

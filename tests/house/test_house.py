@@ -32,10 +32,10 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_865,
+    "specs": 9_861,
     "architectures": 8_012,
     "weights": 2_967,
-    "models": 1_846,
+    "models": 1_837,
     "graphs": 8_428,
     "run": 1_317,
     "check": 6_129,

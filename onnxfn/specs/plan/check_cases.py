@@ -14,7 +14,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import UNBOUNDED, fixed_sizes, joined_axes, ranges, traced_sizes
 from onnxfn.specs.conditions import symbols_of
-from onnxfn.specs.plan.size_cases import within
+from onnxfn.specs.plan.size_cases import FEW_ELEMENTS, MOST_GROWTH, within
 
 Sized = TypeVar("Sized", Case, PlannedSpec)
 """What has sizes of dummies."""
@@ -54,10 +54,6 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     return (*every, *(end for end in range_ends(spec, every) if is_affordable(spec, end)))
 
 
-MOST_ELEMENTS, MOST_GROWTH = 4096, 16
-"""The elements that a case at an end of a range may have: as many, or as many times those of the trace."""
-
-
 def range_ends(spec: PlannedSpec, every: Sequence[Case]) -> Iterator[Case]:
     """The cases at the smallest and at the largest sizes of the ranges of a spec, where none of the others has them."""
     batch = batch_symbol(spec)
@@ -72,7 +68,7 @@ def range_ends(spec: PlannedSpec, every: Sequence[Case]) -> Iterator[Case]:
 def is_affordable(spec: PlannedSpec, case: Case) -> bool:
     """Whether a case at an end of a range has few elements enough to be tried."""
     elements, traced = (prod(traced_sizes(each).values()) for each in (in_case(spec, case), spec))
-    return elements <= max(MOST_ELEMENTS, MOST_GROWTH * traced)
+    return elements <= max(FEW_ELEMENTS, MOST_GROWTH * traced)
 
 
 FAR_TEXT, FAR_PAST = "far text", "far past"
