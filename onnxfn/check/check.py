@@ -16,6 +16,7 @@ from onnxfn.check.cases.references import (
     random_findings,
     references,
     stated_limits,
+    unreached_sides,
     untried,
     with_outputs,
 )
@@ -27,6 +28,7 @@ from onnxfn.check.variants.quantized_weights import WeightError, quantized_weigh
 from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, exact_outputs, rounding_decides
+from onnxfn.graphs.traced_graphs import noted_conditions, with_assumed_limits, with_limits
 from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.run.sessions import check_options, kept_session, open_check_session, silent_options, watched_session
 from onnxfn.specs.algebra.dummies import Array
@@ -232,3 +234,10 @@ def _difference(part: Part, output: str, comparisons: Sequence[Comparison]) -> D
         references=tuple(dict.fromkeys(comparison.reference for comparison in comparisons if comparison.reference)),
         within_own_error=worst.within_own_error and all(each.passed or each.within_own_error for each in comparisons),
     )
+
+
+def limited_to_tried(part: Part, built: Any, *, is_checked: bool) -> Any:
+    """A graph with limits for what no case tries: the other side of a branch, if its sizes are too large for one."""
+    if not is_checked:
+        return with_assumed_limits(built)
+    return with_limits(built, unreached_sides(part, noted_conditions(built), built.limits))

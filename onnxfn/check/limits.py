@@ -12,8 +12,6 @@ from onnxfn.check.check import checked_session, compared_file
 from onnxfn.check.texts.decoded_texts import SessionOpener
 from onnxfn.check.verdict.case_comparisons import CheckedFile, case_comparisons
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, rounding_decides
-from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.traced_graphs import noted_conditions, with_assumed_limits, with_limits
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.conditions import Condition, as_ranges
@@ -73,11 +71,3 @@ def _agrees(checked: CheckedFile, case: references.CheckCase, session: Any, comp
         return None
     compared += comparisons if (agrees := all(each.passed for each in comparisons)) else ()
     return agrees
-
-
-def limited_to_tried(part: Part, built: BuiltGraph, *, is_checked: bool) -> BuiltGraph:
-    """A graph with limits for what no case tries: the other side of a branch, if its sizes are too large for one."""
-    if not is_checked:
-        return with_assumed_limits(built)
-    sides = references.unreached_sides(part, noted_conditions(built), built.limits)
-    return with_limits(built, [end for each in sides for end in as_ranges(each)])

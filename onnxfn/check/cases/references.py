@@ -22,7 +22,7 @@ from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded, si
 from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges, traced_sizes
-from onnxfn.specs.conditions import Condition, is_range, is_true, read_conditions, symbols_of
+from onnxfn.specs.conditions import Condition, as_ranges, is_range, is_true, read_conditions, symbols_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import (
     FAR_PAST,
@@ -189,7 +189,7 @@ def unreached_sides(part: Part, conditions: Sequence[Condition], limits: Sequenc
         return []
     moves = _moves(part, conditions, limits)
     never_turned = [each for each in moves.conditions if all(is_true(each.text, sizes) for sizes in moves.planned)]
-    return unreached(moves.base, never_turned, moves.allowed)
+    return [end for each in unreached(moves.base, never_turned, moves.allowed) for end in as_ranges(each)]
 
 
 def untried(part: Part, file: Path) -> list[str]:

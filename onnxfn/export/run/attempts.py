@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.check.limits import limited_to_tried
+from onnxfn.check.check import limited_to_tried
 from onnxfn.check.variants.proof import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.calibration import Left, Source, calibrated, left_lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +11,7 @@ from attrs import evolve
 
 from onnxfn.graphs.nodes.nodes import DOMAIN, compute_by, import_domain, is_operator, shape_of
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
-from onnxfn.graphs.passes.experts import expand_experts
+from onnxfn.graphs.passes.definitions import define_operators
 from onnxfn.graphs.quantization.quantized_operators import (
     REPLACEMENTS,
     Read,
@@ -25,6 +25,9 @@ from onnxfn.specs.quantization import DYNAMIC, INTEGERS, STATIC, WeightRule, rul
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
 from onnxfn.weights.packed.stored_blocks import ROLES, bits_of, block_size, blocks_tensor, scale_dtype, stored_weight
 from onnxfn.weights.quantized import MATRIX_RANK, conv_rule, has_half_scales, quantized_shape, roles
+
+KERNELS = ((4, 0), (4, 1), (4, 4), (8, 4))
+"""The bits and the accuracy levels of QMoE: 2 bits are turned into floats at each run, 8 always round activations."""
 
 NotQuantized = tuple[tuple[str, str], ...]
 """`(name, reason)` of each weight that a rule selects but that is not quantized."""
@@ -151,3 +154,24 @@ def _initializer(model: Any, value: Any, weight: QuantizedWeight, role: Any) -> 
     initializer = onnx_ir.val(tensor.name, const_value=tensor)
     model.graph.register_initializer(initializer)
     return initializer
+
+
+def expand_experts(model: Any, rule_of: Callable[[Any], Any]) -> Any:
+    """Replaces experts by small operators where `rule_of` gives a matrix a rule whose codes no kernel of QMoE reads."""
+    from onnx_ir.passes import common
+
+    nodes = [each for each in model.graph.all_nodes() if each.op_type == "MoE"]
+    pairs = [[(value, rule_of(value)) for value in (node.inputs[2], node.inputs[4])] for node in nodes]
+    if all(map(_is_for_kernel, pairs)):
+        return model
+    return common.InlinePass(lambda function: function.name == "MoE")(define_operators(model)).model
+
+
+def _is_for_kernel(pairs: Any) -> bool:
+    """Whether no matrix of experts gets blocks, or both get blocks that a kernel reads without a copy as floats."""
+    (_, rule), (_, other) = pairs
+    if all(each is None or each.kind != "blocks" for each in (rule, other)):
+        return True
+    if rule != other or not rule.symmetric or (rule.bits, rule.accuracy_level) not in KERNELS:
+        return False
+    return not any(value.shape[-1] % rule.block_size for value, _ in pairs)
