@@ -2,15 +2,18 @@
 
 from collections import UserList
 from functools import wraps
+from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from onnxfn.architectures.placeholders import placeholders
 from onnxfn.architectures.wrappers.feature_methods import feature_method
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, decoder_inputs, layered_decoder
 from onnxfn.architectures.wrappers.modules import module
 from onnxfn.architectures.wrappers.wide_rows import widened, width_of
+from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.errors import InvalidSpec
 
 
@@ -51,18 +54,19 @@ def audio_features(model: Any) -> Any:
 def token_embeddings(model: Any) -> Any:
     """Tokens -> embeddings, and in some models inputs of layers.
 
-    A token beyond the table, such as an image token, has the embedding of token 0: a feature replaces its row.
+    A placeholder token beyond the table has the embedding of token 0: a feature replaces its row.
     """
     width, is_layered = width_of(model), layered_decoder(model) is not None
+    tokens = placeholders(snapshot(model)).tokens.values()
 
     def forward(input_ids: Tensor) -> dict[str, Tensor]:
         if is_layered:
             rows, of_layers = decoder_inputs(model, input_ids)
             return {"inputs_embeds": widened(rows, width, [], 0.0), LAYER_INPUTS: of_layers}
         table = model.get_input_embeddings()
-        rows = getattr(table, "num_embeddings", None)
-        known = input_ids if rows is None else torch.where(input_ids < rows, input_ids, 0)
-        return {"inputs_embeds": widened(table(known), width, [], 0.0)}
+        for token in {each for each in tokens if each >= getattr(table, "num_embeddings", inf)}:
+            input_ids = torch.where(input_ids == token, 0, input_ids)
+        return {"inputs_embeds": widened(table(input_ids), width, [], 0.0)}
 
     return module(forward)
 
