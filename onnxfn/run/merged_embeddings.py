@@ -29,7 +29,7 @@ def merged_embeddings(embeddings: Array, input_ids: Array, features: Mapping[int
                 f"{len(rows)} rows of features for {count} placeholder tokens (id {token}); "
                 "a prompt has one for each row"
             )
-        if rows.shape[-1] != merged.shape[-1]:
+        if count and rows.shape[-1] != merged.shape[-1]:
             raise InvalidSpec(f"features of the width {rows.shape[-1]} for embeddings of the width {merged.shape[-1]}")
         merged[is_placeholder] = rows
     return merged

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, Placeholders, placeholder_of
+from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, PLACES, Placeholders, placeholder_of
 from onnxfn.run.greedy_decoding import Decoder, session_outputs
 from onnxfn.run.merged_embeddings import merged_embeddings, mrope_positions, token_positions
 from onnxfn.specs.algebra.dummies import Array
@@ -52,12 +52,20 @@ def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) 
     return computed
 
 
+def feature_rows(sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]) -> dict[int, Array]:
+    """The rows of features by placeholder token; none for a tower without its input."""
+    rows = {placeholder_of(name, known): each for name, each in tower_features(sessions, arguments).items()}
+    if any(types.argument == PLACES for types in known.types):  # an ordinary token may be the placeholder
+        return rows
+    tokens = {known.tokens[TOWERS[stem]] for stem in sessions if TOWERS[stem] in known.tokens}
+    return dict.fromkeys(tokens, np.zeros((0, 1))) | rows
+
+
 def embedded(
     table: Any, sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]
 ) -> dict[str, Array]:
     """The arguments with the embeddings of tokens by `table`, and features of `sessions` in their places."""
-    ids = arguments[IDS]
-    rows = {placeholder_of(name, known): each for name, each in tower_features(sessions, arguments).items()}
+    ids, rows = arguments[IDS], feature_rows(sessions, known, arguments)
     return {**arguments, EMBEDS: merged_embeddings(session_outputs(table, {IDS: ids})[EMBEDS], ids, rows)}
 
 
@@ -93,14 +101,12 @@ def with_features(
     decoder: Decoder, sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]
 ) -> Decoder:
     """The decoder for prompts in which features stand in the places of placeholder tokens, with their positions."""
-    features = tower_features(sessions, arguments)
-    tokens = {name: placeholder_of(name, known) for name in features}
-    grids = {tokens[name]: arguments[grid] for name, grid in GRIDS.items() if name in tokens and grid in arguments}
+    grids = {known.tokens[name]: arguments[grid] for name, grid in GRIDS.items() if grid in arguments}
     positions: Callable[[Array], Array] = partial(token_positions, first=known.first_position)
     if grids and takes_three_positions(decoder.first):
         of_texts = partial(mrope_positions, input_ids=arguments[IDS], grids=grids)
         positions = partial(of_texts, merge_size=known.merge_size, newlines=known.newlines)
-    return evolve(decoder, features={tokens[name]: rows for name, rows in features.items()}, positions=positions)
+    return evolve(decoder, features=feature_rows(sessions, known, arguments), positions=positions)
 
 
 def takes_three_positions(session: Any) -> bool:
