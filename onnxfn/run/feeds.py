@@ -1,6 +1,6 @@
 """The arrays that a caller passes to an ONNX file, checked against its inputs: names, dtypes, shapes, limits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -74,37 +74,41 @@ def _array(port: Any, values: Any, name: str) -> Array:
     if not fits:
         raise InvalidSpec(f"{port.name} is {array.dtype}; {name} takes {dtype}")
     if array.ndim != len(port.shape):
-        raise InvalidSpec(f"{port.name} has the shape {list(array.shape)}; {name} takes {_axes(port)}")
+        raise _misfit(port, array, "", name)
     return np.ascontiguousarray(array, dtype).reshape(array.shape)
 
 
-def _axes(port: Any) -> str:
-    """The axes of an input as text: `[batch_size, 3]`."""
-    return f"[{', '.join(str(axis or '_') for axis in port.shape)}]"
+def _misfit(port: Any, array: Array, why: str, name: str) -> InvalidSpec:
+    """The error of an array that does not have the axes of an input, such as `[batch_size, 3]`."""
+    axes = ", ".join(str(axis or "_") for axis in port.shape)
+    return InvalidSpec(f"{port.name} has the shape {list(array.shape)}{why}; {name} takes [{axes}]")
+
+
+def _sized(ports: Mapping[str, Any], arrays: Mapping[str, Array]) -> Iterator[tuple[str, Any, int]]:
+    """Each axis of each input, with the name of the input; not the empty axis of a cache that a first step computes."""
+    for name, port in ports.items():
+        sized = zip(port.shape, arrays[name].shape, strict=True)
+        yield from ((name, axis, size) for axis, size in sized if size or ".encoder." not in name)
 
 
 def _symbol_sizes(ports: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> dict[str, tuple[int, str]]:
     """From each symbol of the inputs to its size and the input that has it. InvalidSpec if sizes do not fit."""
     sizes: dict[str, tuple[int, str]] = {}
-    for input_name, port in ports.items():
-        shape = arrays[input_name].shape
-        for axis, size in zip(port.shape, shape, strict=True):
-            if isinstance(axis, int) and axis != size:
-                raise InvalidSpec(f"{input_name} has the shape {list(shape)}; {name} takes {_axes(port)}")
-            known, source = sizes.setdefault(str(axis), (size, input_name)) if axis else (size, "")
-            if not isinstance(axis, int) and known != size:
-                other = f"{axis} is {known} in {source}"
-                raise InvalidSpec(f"{input_name} has the shape {list(shape)}, but {other}; {name} takes {_axes(port)}")
+    for input_name, axis, size in _sized(ports, arrays):
+        if isinstance(axis, int) and axis != size:
+            raise _misfit(ports[input_name], arrays[input_name], "", name)
+        known, source = sizes.setdefault(str(axis), (size, input_name)) if axis else (size, "")
+        if not isinstance(axis, int) and known != size:
+            raise _misfit(ports[input_name], arrays[input_name], f", but {axis} is {known} in {source}", name)
     return sizes
 
 
 def _check_formulas(ports: Mapping[str, Any], arrays: Mapping[str, Array], sizes: Mapping[str, int], name: str) -> None:
     """Raises InvalidSpec if an axis such as `past + now` has another size than its terms."""
-    for input_name, port in ports.items():
-        for axis, size in zip(port.shape, arrays[input_name].shape, strict=True):
-            with suppress(SyntaxError):  # the text of another program is no formula
-                names = terms(str(axis))
-                if names and sizes.keys() >= {*names} and value(axis, sizes) != size:
-                    shape, known = list(arrays[input_name].shape), ", ".join(f"{each}={sizes[each]}" for each in names)
-                    must = f"{axis} is {value(axis, sizes)} for {known}"
-                    raise InvalidSpec(f"{input_name} has the shape {shape}, and {must}; {name} takes {_axes(port)}")
+    for input_name, axis, size in _sized(ports, arrays):
+        with suppress(SyntaxError):  # the text of another program is no formula
+            names = terms(str(axis))
+            if names and sizes.keys() >= {*names} and value(axis, sizes) != size:
+                known = ", ".join(f"{each}={sizes[each]}" for each in names)
+                why = f", and {axis} is {value(axis, sizes)} for {known}"
+                raise _misfit(ports[input_name], arrays[input_name], why, name)
