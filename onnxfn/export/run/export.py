@@ -51,7 +51,7 @@ def export(
     traced. Only a model that cannot be copied is traced itself.
 
     The height and the width of images are static if the model takes one size alone, or if no trace holds for others
-    and the spec has no range of them; `Exported.limits` has that size.
+    and the spec has no range of them: then `Exported.limits` has that size.
 
     Args:
         spec: The inputs, outputs, dynamic axes and parts of the export.

@@ -194,8 +194,8 @@ class Plan:
     Attributes:
         parts: The ONNX files, in the order in which they are written. `plan["encoder_model"]` is the part of that name,
             `plan[0]` the first one.
-        left_out: What the model could take, a processor may give, and no part takes. Known when the plan was made for a
-            model, as `export` does; a plan that was made from a configuration alone has none.
+        left_out: The parameters of `forward` that a processor of transformers may give and no part takes. Known when
+            the plan was made for a model, as `export` does; a plan from a configuration alone has none.
         weight_bytes: The size of the weights of each part: in a dry run those of the model, which a
             file lacks if no output needs them, else those of its graph.
         chosen: What is predicted of bits that were chosen within a limit. Known after an export.

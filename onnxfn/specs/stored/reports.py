@@ -252,7 +252,8 @@ class Exported:
         opset: The opset of the graphs.
         seconds: The time of each stage.
         report: The report of the check; None when there was no check.
-        limits: The sizes for which the graphs are valid, also of axes that the model fixes.
+        limits: The limits of dynamic sizes that were asked for, or that the trace or the check found. How many positions
+            `position_ids` may name is not among them.
         repeats: Which layers were traced and repeated for the others, or why that failed; empty if it was not tried.
         fusions: For each part, the fused operators of its graph.
         graphs: How large each graph is, and the types of its outputs.
