@@ -148,9 +148,10 @@ class Report:
             file are those from PyTorch with the weights of the file.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
         unchecked: What was not checked: ONNX files of other dtypes in the folder; prompts that PyTorch refuses, if it
-            takes others; branches that no sizes of inputs decide, or only sizes too large for a case; small and far
-            sizes at which rounding decides the outputs; and texts beyond the thresholds of the configuration, which are
-            too long for the whole model and which its layers do not read alone.
+            takes others; branches that no sizes of inputs decide, or, of a file exported without a check, only sizes
+            too large for a case, and all branches in a check by sections; small and far sizes at which rounding decides
+            the outputs; and texts beyond the thresholds of the configuration, which are too long for the whole model
+            and which its layers do not read alone.
 
     >>> by = "PyTorch in float32; float64 was not needed"
     >>> shapes, case = ((2, 8),), "one (batch_size=2)"
