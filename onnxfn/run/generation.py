@@ -113,9 +113,11 @@ def generate(
         >>> from tempfile import TemporaryDirectory
         >>> from onnx import parser, save
         >>> counter = parser.parse_model('''<ir_version: 8, opset_import: ["": 17]>
-        ...     counter (int64[batch_size, length] input_ids) => (float[batch_size, length, 10] logits)
+        ...     counter (int64[batch_size, length] input_ids, int64[batch_size, past] past_ids)
+        ...         => (float[batch_size, length, 10] logits, int64[batch_size, all] present_ids)
         ...     <int64 one = {1}, int64 ten = {10}, float[2] off_and_on = {0.0, 1.0}>
-        ...     { next = Add (input_ids, one)  logits = OneHot (next, ten, off_and_on) }''')
+        ...     { next = Add (input_ids, one)  logits = OneHot (next, ten, off_and_on)
+        ...       present_ids = Concat <axis = 1> (past_ids, input_ids) }''')
         >>> with TemporaryDirectory() as folder:
         ...     save(counter, f"{folder}/model.onnx")
         ...     generate(folder, np.array([[3, 4], [0, 1]]), max_new_tokens=3).tolist()
@@ -243,8 +245,10 @@ def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix
 
 def _decoder(file: Path, suffix: str) -> Decoder:
     session, table = open_session(file), file.parent / f"{EMBEDDING_FILE}{suffix}.onnx"
-    if "logits" not in (output.name for output in session.get_outputs()):
-        raise InvalidSpec(f"{file} gives no logits; export with a task such as text-generation-with-past")
+    outputs = [output.name for output in session.get_outputs()]
+    if "logits" not in outputs or len(outputs) == 1:
+        task = "export with a task such as text-generation-with-past"
+        raise ModelNotFound(f"{file} is no decoder with past: it gives {listed(outputs)}; {task}")
     return Decoder(session, session, open_session(table) if EMBEDS in input_names(session) else None)
 
 

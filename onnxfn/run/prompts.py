@@ -77,11 +77,12 @@ def run_errors(inputs: Array) -> AbstractContextManager[None]:
     """Turns errors of ONNX Runtime inside into InvalidSpec: they are caused by inputs that do not fit the model."""
 
     def failed(error: Exception) -> InvalidSpec:
-        reason = first_line(error).rpartition("Status Message: ")[2]
-        values = f"tokens from {inputs.min()} to {inputs.max()}" if inputs.dtype.kind in "iu" else "features"
-        return InvalidSpec(
-            f"ONNX Runtime cannot generate from input_ids of the shape {list(inputs.shape)} with {values}: {reason}"
-        )
+        node, _, reason = first_line(error).rpartition(" Status Message: ")
+        shape, is_index = f"of the shape {list(inputs.shape)}", "Gather" in node
+        advice = f"; no such token or position in {node.rpartition('Name:')[2]}" if is_index else ""
+        tokens = f"input_ids {shape} with tokens from {inputs.min()} to {inputs.max()}"
+        values = tokens if inputs.dtype.kind in "iu" else f"features {shape}"
+        return InvalidSpec(f"ONNX Runtime cannot generate from {values}: {reason}{advice}")
 
     return errors_as(failed)
 
@@ -112,6 +113,8 @@ def processed(processor: Any, text: str, images: Sequence[Any], audio: Sequence[
     A chat template, where the processor has one, makes the text the message of a user. Else placeholders stand before
     a text that has none. InvalidSpec if the processor cannot read them, ModelNotFound if there is no such file.
     """
+    if text_alone := next((each for each in (images, audio) if isinstance(each, str)), ""):
+        raise InvalidSpec(f"images and audio are lists, also of one: [{text_alone!r}]")
     values = {"images": [_image(each) for each in images], "audio": [_sound(processor, each) for each in audio]}
     contents = {name: several for name, several in values.items() if several}
     kind = f"{type(processor).__name__} cannot read {len(images)} images and {len(audio)} sounds with this text"

@@ -68,6 +68,11 @@ def test_too_few_placeholder_tokens_are_refused_with_both_numbers(folder, inputs
     assert f"{placeholders + 1} rows of features for {placeholders} placeholder tokens" in said
 
 
+def test_unknown_tokens_and_placeholders_without_pixels_are_refused(folder, inputs):
+    assert "rows of features for" in refusal(InvalidSpec, onnxfn.generate, folder, inputs["input_ids"])
+    assert "idx=5000" in refusal(InvalidSpec, onnxfn.generate, folder, [[5, 5000]])
+
+
 def test_pixels_for_a_model_that_reads_texts_alone_are_refused(llava, folder, inputs, tmp_path):
     onnxfn.export(onnxfn.spec_for(llava, "text-generation-with-past"), llava, tmp_path / "text", check=False)
     said = refusal(InvalidSpec, onnxfn.generate, tmp_path / "text", inputs)
@@ -144,6 +149,7 @@ def test_pictures_without_places_in_a_text_are_refused(with_processor):
     _, folder, _ = with_processor
     said = refusal(InvalidSpec, onnxfn.generate, folder, "<image> and what is this?", images=[picture(0), picture(1)])
     assert "2 images" in said
+    assert "lists" in refusal(InvalidSpec, onnxfn.generate, folder, "what is this?", images="cat.png")
 
 
 def test_the_check_reads_pictures_by_the_processor(with_processor):

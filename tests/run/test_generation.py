@@ -103,11 +103,12 @@ def test_the_past_of_a_case_is_that_of_a_prompt_with_padding_only_where_its_mask
         assert np.array_equal(inputs[case]["past_key_values.1.key"], keys)
 
 
-def test_an_input_that_generate_has_no_value_for_is_named(bert, tmp_path):
-    result = onnxfn.export(onnxfn.spec_for("bert", "fill-mask"), bert, tmp_path / "model.onnx")
-    message = refusal(onnxfn.InvalidSpec, generate, result, np.ones((1, 3)))
-    known = "input_ids, attention_mask, position_ids, num_logits_to_keep"
-    assert message == f"generate has no value for the inputs token_type_ids; it knows {known}"
+@pytest.mark.parametrize(("model_type", "task"), [("bert", "fill-mask"), ("llama", "text-generation")])
+def test_a_file_without_a_cache_is_refused(request, model_type, task, tmp_path):
+    model = request.getfixturevalue(model_type)
+    result = onnxfn.export(onnxfn.spec_for(model_type, task), model, tmp_path / "model.onnx", check=False)
+    message = refusal(onnxfn.ModelNotFound, generate, result, np.ones((1, 3)))
+    assert "model.onnx is no decoder with past: it gives logits; export with a task such as" in message
 
 
 def test_a_file_that_does_not_exist_is_refused(tmp_path):

@@ -253,8 +253,8 @@ class Exported:
         opset: The opset of the graphs.
         seconds: The time of each stage.
         report: The report of the check; None when there was no check.
-        limits: The limits of dynamic sizes that were asked for, or that the trace or the check found. How many positions
-            `position_ids` may name is not among them.
+        limits: The limits of dynamic sizes that were asked for, or that the trace or the check found: not how many
+            positions `position_ids` may name.
         repeats: Which layers were traced and repeated for the others, or why that failed; empty if it was not tried.
         fusions: For each part, the fused operators of its graph.
         graphs: How large each graph is, and the types of its outputs.
