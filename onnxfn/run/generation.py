@@ -12,19 +12,8 @@ import numpy as np
 from attrs import evolve
 
 from onnxfn.architectures.placeholders import PLACES, Placeholders, placeholders, with_placeholders
+from onnxfn.run import prompts
 from onnxfn.run.greedy_decoding import Decoder, encoder_feeds, greedy, input_names
-from onnxfn.run.prompts import (
-    arrays_of,
-    encoder_array,
-    export_path,
-    number_of_tokens,
-    processed,
-    run_errors,
-    saved_processor,
-    stop_tokens,
-    token_ids,
-    token_mask,
-)
 from onnxfn.run.sessions import open_session
 from onnxfn.run.towers import TOWERS, argument_of, embedded, with_features
 from onnxfn.specs.algebra.dummies import Array
@@ -113,44 +102,42 @@ def generate(
         >>> from tempfile import TemporaryDirectory
         >>> from onnx import parser, save
         >>> counter = parser.parse_model('''<ir_version: 8, opset_import: ["": 17]>
-        ...     counter (int64[batch_size, length] input_ids, int64[batch_size, past] past_ids)
-        ...         => (float[batch_size, length, 10] logits, int64[batch_size, all] present_ids)
+        ...     counter (int64[batch_size, length] input_ids, int64[batch_size, n] past)
+        ...         => (float[batch_size, length, 10] logits, int64[batch_size, n] present)
         ...     <int64 one = {1}, int64 ten = {10}, float[2] off_and_on = {0.0, 1.0}>
-        ...     { next = Add (input_ids, one)  logits = OneHot (next, ten, off_and_on)
-        ...       present_ids = Concat <axis = 1> (past_ids, input_ids) }''')
+        ...     { next = Add (input_ids, one)  logits = OneHot (next, ten, off_and_on)  present = Identity (past) }''')
         >>> with TemporaryDirectory() as folder:
         ...     save(counter, f"{folder}/model.onnx")
         ...     generate(folder, np.array([[3, 4], [0, 1]]), max_new_tokens=3).tolist()
         [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
     """
-    path, stop_ids, steps = export_path(exported), stop_tokens(stop), number_of_tokens(max_new_tokens)
+    path, suffix, stop_ids = prompts.export_path(exported), _suffix(exported, dtype), prompts.stop_tokens(stop)
+    folder, steps = onnx_folder(path), prompts.number_of_tokens(max_new_tokens)
+    is_encoded = (folder / f"{ENCODER}{suffix}.onnx").is_file()
     if path.is_dir():
         checkpoint_files(path)
     if isinstance(input_ids, str):
-        processor = saved_processor(path)
-        prompt = processed(processor, input_ids, images, audio)
+        processor = prompts.saved_processor(path)
+        prompt = prompts.processed(processor, input_ids, images, audio)
         texts = generate(exported, prompt, max_new_tokens=steps, stop=(*stop_ids, *_end_tokens(path)), dtype=dtype)
-        is_encoded = _encoder_file(onnx_folder(path), _suffix(exported, dtype)).is_file()
         new_ids = texts[0, 1 if is_encoded else prompt[IDS].shape[1] :]  # after `start`, or after the prompt
         return str(processor.decode(new_ids, skip_special_tokens=True))
     if len(images) or len(audio):
         raise InvalidSpec('images and audio belong to a text: generate(folder, "What is this?", images=[...])')
-    folder = onnx_folder(path)
     arguments: Mapping[str, Any] = input_ids if isinstance(input_ids, Mapping) else {IDS: input_ids}
-    inputs = encoder_array(arguments[IDS])
-    mask = token_mask(arguments.get("attention_mask") if attention_mask is None else attention_mask, inputs)
-    suffix = _suffix(exported, dtype)
+    inputs = prompts.encoder_array(arguments[IDS])
+    mask = prompts.token_mask(arguments.get("attention_mask") if attention_mask is None else attention_mask, inputs)
     graphs_of_dtype(folder, dtype)  # raises ModelNotFound
-    if _encoder_file(folder, suffix).is_file():
+    if is_encoded:
         ids = np.full((len(inputs), 1), _start_token(path) if start is None else start, dtype=np.int64)
         decoder = _decoder_of_encoded(path, suffix, {**arguments, IDS: inputs}, mask)
-        with run_errors(inputs):
+        with prompts.run_errors(inputs):
             return greedy(decoder, ids, np.ones_like(ids), steps=steps, stop=stop_ids)
     if start is not None:
         raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
-    ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
-    with run_errors(ids):
-        values: Mapping[str, Array] = {**arrays_of(arguments), IDS: ids}
+    ids, decoder = prompts.token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
+    with prompts.run_errors(ids):
+        values: Mapping[str, Array] = {**prompts.arrays_of(arguments), IDS: ids}
         if PLACES in values:
             values = with_placeholders(values, _known_tokens(path))
         if towers := _towers(folder, suffix, values):
@@ -171,17 +158,13 @@ def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
     return dtype_suffix(first if dtype is None else dtype)
 
 
-def _encoder_file(folder: Path, suffix: str) -> Path:
-    return folder / f"{ENCODER}{suffix}.onnx"
-
-
 def _decoder_of_encoded(path: Path, suffix: str, arguments: Mapping[str, Any], mask: Array) -> Decoder:
     """The decoder of an encoder-decoder, with the outputs of its encoder for the inputs."""
     folder, inputs = onnx_folder(path), arguments[IDS]
-    decoder, encoder = _seq2seq_decoder(folder, suffix), open_session(_encoder_file(folder, suffix))
-    with run_errors(inputs):
+    decoder, encoder = _seq2seq_decoder(folder, suffix), open_session(folder / f"{ENCODER}{suffix}.onnx")
+    with prompts.run_errors(inputs):
         if EMBEDS in input_names(encoder):
-            table, values = open_session(folder / f"{EMBEDDING_FILE}{suffix}.onnx"), arrays_of(arguments)
+            table, values = open_session(folder / f"{EMBEDDING_FILE}{suffix}.onnx"), prompts.arrays_of(arguments)
             inputs = embedded(table, _towers(folder, suffix, values), _known_tokens(path), values)[EMBEDS]
             decoder = evolve(decoder, embeddings=table)
         return evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
@@ -229,7 +212,7 @@ def _start_token(folder: Path) -> int:
 
 def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix: str) -> Path:
     """The ONNX file of a decoder: the path if it ends in .onnx, else the first of a variant except token embeddings."""
-    path = export_path(exported)
+    path = prompts.export_path(exported)
     if path.suffix == ".onnx":
         return path
     merged = folder / f"{DECODERS[0][0]}{suffix}.onnx"
@@ -247,8 +230,8 @@ def _decoder(file: Path, suffix: str) -> Decoder:
     session, table = open_session(file), file.parent / f"{EMBEDDING_FILE}{suffix}.onnx"
     outputs = [output.name for output in session.get_outputs()]
     if "logits" not in outputs or len(outputs) == 1:
-        task = "export with a task such as text-generation-with-past"
-        raise ModelNotFound(f"{file} is no decoder with past: it gives {listed(outputs)}; {task}")
+        advice = "export with a task such as text-generation-with-past"
+        raise ModelNotFound(f"{file} is no decoder with past: it gives {listed(outputs)}; {advice}")
     return Decoder(session, session, open_session(table) if EMBEDS in input_names(session) else None)
 
 

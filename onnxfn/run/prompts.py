@@ -78,11 +78,10 @@ def run_errors(inputs: Array) -> AbstractContextManager[None]:
 
     def failed(error: Exception) -> InvalidSpec:
         node, _, reason = first_line(error).rpartition(" Status Message: ")
-        shape, is_index = f"of the shape {list(inputs.shape)}", "Gather" in node
-        advice = f"; no such token or position in {node.rpartition('Name:')[2]}" if is_index else ""
-        tokens = f"input_ids {shape} with tokens from {inputs.min()} to {inputs.max()}"
-        values = tokens if inputs.dtype.kind in "iu" else f"features {shape}"
-        return InvalidSpec(f"ONNX Runtime cannot generate from {values}: {reason}{advice}")
+        table = f"; no such token or position in {node.rpartition('Name:')[2]}" if "Gather" in node else ""
+        tokens = f" with tokens from {inputs.min()} to {inputs.max()}" if inputs.dtype.kind in "iu" else ""
+        values = f"{'input_ids' if tokens else 'features'} of the shape {list(inputs.shape)}{tokens}"
+        return InvalidSpec(f"ONNX Runtime cannot generate from {values}: {reason}{table}")
 
     return errors_as(failed)
 

@@ -9,7 +9,7 @@ import numpy as np
 from attrs import evolve
 
 from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, PLACES, Placeholders, placeholder_of
-from onnxfn.run.greedy_decoding import Decoder, session_outputs
+from onnxfn.run.greedy_decoding import Decoder, input_names, session_outputs
 from onnxfn.run.merged_embeddings import merged_embeddings, mrope_positions, token_positions
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
@@ -36,29 +36,25 @@ def argument_of(input_name: str) -> str:
     return ARGUMENTS.get(input_name, input_name)
 
 
-def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) -> dict[str, Array]:
-    """The features by name, `[rows, width]`, of towers whose first input is given; InvalidSpec if another is not."""
-    computed = {}
+def feature_rows(sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]) -> dict[int, Array]:
+    """The features, `[rows, width]`, by placeholder token, of towers whose first input is given; of others no rows.
+
+    InvalidSpec if another input of a tower is not given.
+    """
+    rows, is_ordinary = dict[int, Array](), any(types.argument == PLACES for types in known.types)
     for stem, session in sessions.items():
-        names = [port.name for port in session.get_inputs()]
+        names = input_names(session)
         if argument_of(names[0]) not in arguments:
+            if TOWERS[stem] in known.tokens and not is_ordinary:
+                rows.setdefault(known.tokens[TOWERS[stem]], np.zeros((0, 1)))
             continue
         if missing := [name for name in names if argument_of(name) not in arguments]:
             raise InvalidSpec(f"{stem}.onnx takes {listed(missing)}; the processor gives {listed(arguments)}")
         feeds = {name: arguments[argument_of(name)] for name in names}
         features = session_outputs(session, feeds)[TOWERS[stem]]
         others = {name: array for name, array in arguments.items() if name not in map(argument_of, names)}
-        computed[TOWERS[stem]] = real_rows(features, others)
-    return computed
-
-
-def feature_rows(sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]) -> dict[int, Array]:
-    """The rows of features by placeholder token; none for a tower without its input."""
-    rows = {placeholder_of(name, known): each for name, each in tower_features(sessions, arguments).items()}
-    if any(types.argument == PLACES for types in known.types):  # an ordinary token may be the placeholder
-        return rows
-    tokens = {known.tokens[TOWERS[stem]] for stem in sessions if TOWERS[stem] in known.tokens}
-    return dict.fromkeys(tokens, np.zeros((0, 1))) | rows
+        rows[placeholder_of(TOWERS[stem], known)] = real_rows(features, others)
+    return rows
 
 
 def embedded(
@@ -101,7 +97,7 @@ def with_features(
     decoder: Decoder, sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]
 ) -> Decoder:
     """The decoder for prompts in which features stand in the places of placeholder tokens, with their positions."""
-    grids = {known.tokens[name]: arguments[grid] for name, grid in GRIDS.items() if grid in arguments}
+    grids = {placeholder_of(name, known): arguments[grid] for name, grid in GRIDS.items() if grid in arguments}
     positions: Callable[[Array], Array] = partial(token_positions, first=known.first_position)
     if grids and takes_three_positions(decoder.first):
         of_texts = partial(mrope_positions, input_ids=arguments[IDS], grids=grids)

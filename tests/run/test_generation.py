@@ -44,7 +44,7 @@ def test_a_padded_batch_is_continued_as_by_pytorch(llama, exported):
     assert np.array_equal(generate(exported, ids, mask, max_new_tokens=16), decoded_by_torch(llama, ids, mask, 16))
 
 
-def test_an_ended_text_repeats_its_stop_token_until_all_texts_have_ended(exported):
+def test_an_ended_text_repeats_its_stop_token_until_all_texts_have_ended_and_decoding_ends(exported):
     ids, mask = prompts()
     free = generate(exported, ids, mask, max_new_tokens=8)
     stop = int(free[0, 8])
@@ -52,13 +52,7 @@ def test_an_ended_text_repeats_its_stop_token_until_all_texts_have_ended(exporte
     first = list(free[0, 7:]).index(stop) + 7
     assert (stopped[0, first:] == stop).all()
     assert np.array_equal(stopped[1], free[1, : stopped.shape[1]])
-
-
-def test_decoding_ends_when_all_texts_have_ended(exported):
-    ids, _ = prompts()
-    free = generate(exported, ids[:1], max_new_tokens=8)
-    stop = int(free[0, 7])
-    assert generate(exported, ids[:1], max_new_tokens=8, stop=[stop]).shape == (1, 8)
+    assert generate(exported, ids[:1], mask[:1], max_new_tokens=8, stop=[int(free[0, 7])]).shape == (1, 8)
 
 
 def test_the_same_graph_runs_prompt_and_next_token(exported):

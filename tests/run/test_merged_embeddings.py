@@ -18,17 +18,12 @@ def rows(count, width=2):
     return np.arange(1, count * width + 1, dtype=np.float32).reshape(count, width)
 
 
-def test_rows_stand_in_the_places_of_their_tokens_in_the_order_of_the_texts():
-    ids = np.array([[1, IMAGE, SOUND], [IMAGE, 1, IMAGE]])
-    merged = merged_embeddings(np.zeros((2, 3, 2), np.float32), ids, {IMAGE: rows(3), SOUND: -rows(1)})
+def test_rows_stand_in_the_places_of_their_tokens_in_the_order_of_the_texts_and_embeddings_are_left_as_they_are():
+    ids, embeddings = np.array([[1, IMAGE, SOUND], [IMAGE, 1, IMAGE]]), np.zeros((2, 3, 2), np.float32)
+    merged = merged_embeddings(embeddings, ids, {IMAGE: rows(3), SOUND: -rows(1)})
     assert np.array_equal(merged[ids == IMAGE], rows(3))
     assert np.array_equal(merged[ids == SOUND], -rows(1))
     assert (merged[ids == 1] == 0).all()
-
-
-def test_embeddings_are_left_as_they_are():
-    embeddings = np.zeros((1, 1, 2), np.float32)
-    merged_embeddings(embeddings, np.array([[IMAGE]]), {IMAGE: rows(1)})
     assert (embeddings == 0).all()
 
 

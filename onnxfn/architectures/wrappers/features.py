@@ -2,7 +2,6 @@
 
 from collections import UserList
 from functools import wraps
-from math import inf
 from typing import Any
 
 import torch
@@ -64,7 +63,7 @@ def token_embeddings(model: Any) -> Any:
             rows, of_layers = decoder_inputs(model, input_ids)
             return {"inputs_embeds": widened(rows, width, [], 0.0), LAYER_INPUTS: of_layers}
         table = model.get_input_embeddings()
-        for token in {each for each in tokens if each >= getattr(table, "num_embeddings", inf)}:
+        for token in {each for each in tokens if each >= getattr(table, "num_embeddings", each + 1)}:
             input_ids = torch.where(input_ids == token, 0, input_ids)
         return {"inputs_embeds": widened(table(input_ids), width, [], 0.0)}
 

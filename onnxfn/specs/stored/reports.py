@@ -148,10 +148,9 @@ class Report:
             file are those from PyTorch with the weights of the file.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
         unchecked: What was not checked: ONNX files of other dtypes in the folder; prompts that PyTorch refuses, if it
-            takes others; branches that no sizes of inputs decide, or, of a file exported without a check, only sizes
-            too large for a case, and all branches in a check by sections; small and far sizes at which rounding decides
-            the outputs; and texts beyond the thresholds of the configuration, which are too long for the whole model
-            and which its layers do not read alone.
+            takes others; branches that no sizes of inputs decide, or, in a file that had no check, only too large ones,
+            and all in a check by sections; small and far sizes at which rounding decides the outputs; and texts beyond
+            the thresholds of the configuration, too long for the whole model, that its layers do not read alone.
 
     >>> by = "PyTorch in float32; float64 was not needed"
     >>> shapes, case = ((2, 8),), "one (batch_size=2)"
@@ -253,8 +252,7 @@ class Exported:
         opset: The opset of the graphs.
         seconds: The time of each stage.
         report: The report of the check; None when there was no check.
-        limits: The limits of dynamic sizes that were asked for, or that the trace or the check found: not how many
-            positions `position_ids` may name.
+        limits: Limits of dynamic sizes, asked for, or found by the trace or the check; none for `position_ids`' values.
         repeats: Which layers were traced and repeated for the others, or why that failed; empty if it was not tried.
         fusions: For each part, the fused operators of its graph.
         graphs: How large each graph is, and the types of its outputs.
