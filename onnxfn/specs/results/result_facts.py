@@ -203,6 +203,7 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
         *port_sections(facts.ports),
         *failed,
         *facts.notes,
+        *([] if report is None else printing.report_sections(report)[-2:-1]),
         ("cases", case_names(report)),
     ]
 
@@ -219,7 +220,7 @@ def all_sections(facts: ResultFacts) -> Sections:
     check = [] if report is None else printing.report_sections(report)
     if report is not None and not report.findings and len(facts.files) > len(facts.ports) > 0:
         worst = ("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))
-        check = [worst, (printing.BY_SECTIONS, section_rows(report.sections)), check[-1]]
+        check = [worst, (printing.BY_SECTIONS, section_rows(report.sections)), *check[-2:]]
     parts = [*brief_sections(facts)[: 1 + 2 * len(facts.ports)], *facts.notes, *facts.details]
     return [*parts, ("seconds", [(seconds,)] if seconds else []), *check]
 
