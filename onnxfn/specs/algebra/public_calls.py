@@ -12,8 +12,10 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from attrs import fields_dict, has
+
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WrongType, shortened
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WrongType, closest, listed, shortened
 from onnxfn.specs.record import type_words
 
 NEWEST_TRIED: Mapping[str, str] = MappingProxyType(
@@ -80,11 +82,12 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
             with newer_packages_noted():
                 result = function(*arguments, **named)
         except WrongType as error:
-            raise wrong_type(function, arguments, named) or with_short_traceback(error) from None
+            raise wrong_type(function, arguments, named) or as_argument(error, function) from None
         except OnnxfnError as error:
-            raise with_short_traceback(error) from error.__cause__
-        except (AttributeError, LookupError, TypeError, ValueError):
-            if (problem := wrong_type(function, arguments, named)) is not None:
+            raise as_argument(error, function) from error.__cause__
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            problem = wrong_type(function, arguments, named) or unknown_keyword(error, function, named)
+            if problem is not None:
                 raise problem from None
             raise
         if isinstance(result, ExportSpec) and (problem := wrong_type(function, arguments, named)) is not None:
@@ -93,6 +96,33 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
 
     call.__module__ = module  # where users, help and pickle find it
     return call
+
+
+_OWNER = re.compile(r"(\w+) of [A-Z]\w*(?=:| is | has )")
+_UNEXPECTED = re.compile(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'")
+
+
+def as_argument(error: OnnxfnError, function: Callable[..., Any]) -> OnnxfnError:
+    """The error of a call; one about a field that a record has from an argument names the function, not the record."""
+    owner = _OWNER.match(str(error))
+    if owner and owner[1] in inspect.signature(function).parameters:
+        error.args = (f"{owner[1]} of {function.__name__}{str(error)[owner.end() :]}",)
+    return with_short_traceback(error)
+
+
+def unknown_keyword(error: Exception, function: Callable[..., Any], named: Mapping[str, Any]) -> TypeError | None:
+    """Python's error for a keyword that a function lacks, or a record with its other keywords, with the known ones."""
+    unexpected = _UNEXPECTED.match(str(error))
+    if unexpected is None or unexpected[2] not in named:
+        return None
+    record = inspect.unwrap(function).__globals__.get(unexpected[1].removesuffix(".__init__"))
+    if unexpected[1] != function.__name__ and not has(record):
+        return None
+    parameters = inspect.signature(function).parameters.values()
+    own = [each.name for each in parameters if each.kind.name in ("POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY")]
+    known = dict.fromkeys([*own, *(fields_dict(record) if has(record) else ())])
+    name = f"{function.__name__}() got an unexpected keyword argument {unexpected[2]!r}"
+    return TypeError(f"{name}; known: {listed(known)}{closest(unexpected[2], known)}")
 
 
 def with_short_traceback(error: OnnxfnError) -> OnnxfnError:
