@@ -82,9 +82,9 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
             with newer_packages_noted():
                 result = function(*arguments, **named)
         except WrongType as error:
-            raise wrong_type(function, arguments, named) or as_argument(error, function) from None
+            raise wrong_type(function, arguments, named) or refusal(error, function) from None
         except OnnxfnError as error:
-            raise as_argument(error, function) from error.__cause__
+            raise refusal(error, function) from error.__cause__
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             problem = wrong_type(function, arguments, named) or unknown_keyword(error, function, named)
             if problem is not None:
@@ -98,21 +98,9 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
     return call
 
 
-_OWNER = re.compile(r"(\w+) of [A-Z]\w*(?=:| is | has )")
-_UNEXPECTED = re.compile(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'")
-
-
-def as_argument(error: OnnxfnError, function: Callable[..., Any]) -> OnnxfnError:
-    """The error of a call; one about a field that a record has from an argument names the function, not the record."""
-    owner = _OWNER.match(str(error))
-    if owner and owner[1] in inspect.signature(function).parameters:
-        error.args = (f"{owner[1]} of {function.__name__}{str(error)[owner.end() :]}",)
-    return with_short_traceback(error)
-
-
 def unknown_keyword(error: Exception, function: Callable[..., Any], named: Mapping[str, Any]) -> TypeError | None:
     """Python's error for a keyword that a function lacks, or a record with its other keywords, with the known ones."""
-    unexpected = _UNEXPECTED.match(str(error))
+    unexpected = re.match(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
     if unexpected is None or unexpected[2] not in named:
         return None
     record = inspect.unwrap(function).__globals__.get(unexpected[1].removesuffix(".__init__"))
@@ -125,8 +113,14 @@ def unknown_keyword(error: Exception, function: Callable[..., Any], named: Mappi
     return TypeError(f"{name}; known: {listed(known)}{closest(unexpected[2], known)}")
 
 
-def with_short_traceback(error: OnnxfnError) -> OnnxfnError:
-    """The error without the frames of this package, and without a cause of onnxfn: the message has its words."""
+def refusal(error: OnnxfnError, function: Callable[..., Any]) -> OnnxfnError:
+    """The error of a function without the frames of this package, and without a cause of onnxfn: its words are there.
+
+    If it is about a field that a record has from an argument, it names the function, and not the record.
+    """
+    owner = re.match(r"(\w+) of [A-Z]\w*(?=:| is | has )", str(error))
+    if owner and owner[1] in inspect.signature(function).parameters:
+        error.args = (f"{owner[1]} of {function.__name__}{str(error)[owner.end() :]}",)
     cause = error.__cause__
     if isinstance(cause, OnnxfnError):
         error.__cause__ = None
