@@ -1,7 +1,6 @@
 """Specs, plans, reports and results as tables; a report as a plot, which needs matplotlib.
 
-`text` prints any sections. The other functions take a record and return its sections or its title. They know the fields
-of the records without importing the records, because the records import this module.
+`text` prints sections. Other functions take a record, which they do not import, because it imports this module.
 """
 
 import re
@@ -280,8 +279,8 @@ def draw_report(report: Any, axes: Any = None) -> Any:
         beyond = [row for row, value in drawn if value < low]
         axes.scatter([low] * len(beyond), beyond, marker="<", color=line.get_color())
     axes.axvline(1.0, color="black", linestyle="--", label="bound")
-    axes.set(xscale="log", xlabel="error / bound (an arrow: smaller)")
-    axes.set_title(f"ONNX Runtime against PyTorch:\n{check_status(report)}")
+    title = f"ONNX Runtime against PyTorch:\n{check_status(report)}"
+    axes.set(xscale="log", xlabel="error / bound (an arrow: smaller)", title=title)
     axes.set_yticks(range(len(points)), [*points])
     axes.invert_yaxis()
     axes.legend(fontsize="small", loc="upper right", bbox_to_anchor=(1, 0), borderaxespad=5)
