@@ -101,10 +101,8 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
 def unknown_keyword(error: Exception, function: Callable[..., Any], named: Mapping[str, Any]) -> TypeError | None:
     """Python's error for a keyword that a function lacks, or a record with its other keywords, with the known ones."""
     unexpected = re.match(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
-    if unexpected is None or unexpected[2] not in named:
-        return None
-    record = inspect.unwrap(function).__globals__.get(unexpected[1].removesuffix(".__init__"))
-    if unexpected[1] != function.__name__ and not has(record):
+    record: Any = unexpected and inspect.unwrap(function).__globals__.get(unexpected[1].removesuffix(".__init__"))
+    if not unexpected or unexpected[2] not in named or not (has(record) or unexpected[1] == function.__name__):
         return None
     parameters = inspect.signature(function).parameters.values()
     own = [each.name for each in parameters if each.kind.name in ("POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY")]
@@ -114,10 +112,7 @@ def unknown_keyword(error: Exception, function: Callable[..., Any], named: Mappi
 
 
 def refusal(error: OnnxfnError, function: Callable[..., Any]) -> OnnxfnError:
-    """The error of a function without the frames of this package, and without a cause of onnxfn: its words are there.
-
-    If it is about a field that a record has from an argument, it names the function, and not the record.
-    """
+    """The error without frames of this package or a cause of onnxfn; fields of records are named as arguments."""
     owner = re.match(r"(\w+) of [A-Z]\w*(?=:| is | has )", str(error))
     if owner and owner[1] in inspect.signature(function).parameters:
         error.args = (f"{owner[1]} of {function.__name__}{str(error)[owner.end() :]}",)

@@ -1,7 +1,6 @@
 """What a result shows: one description, which is printed on a terminal, in a notebook, on a page and on a card.
 
-`exported_facts` takes it from the record of a result; `export/report/folder_report.py` from the `report.json` of a
-folder.
+`exported_facts` takes it from a result, `export/report/folder_report.py` from the `report.json` of a folder.
 """
 
 from collections.abc import Mapping, Sequence
