@@ -202,7 +202,7 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
         *port_sections(facts.ports),
         *failed,
         *facts.notes,
-        *([] if report is None else printing.report_sections(report)[-2:-1]),
+        ("not checked", [(listed(report.unchecked, most=2),)] if report is not None and report.unchecked else []),
         ("cases", case_names(report)),
     ]
 
