@@ -86,8 +86,7 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
         except OnnxfnError as error:
             raise refusal(error, function) from error.__cause__
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            problem = wrong_type(function, arguments, named) or unknown_keyword(error, function, named)
-            if problem is not None:
+            if problem := wrong_type(function, arguments, named) or unknown_keyword(error, function, named):
                 raise problem from None
             raise
         if isinstance(result, ExportSpec) and (problem := wrong_type(function, arguments, named)) is not None:
