@@ -85,9 +85,9 @@ def inspect(
     values: Values,
 ) -> None:
     """Show the spec of a model type, or the contents of an ONNX file: inputs, outputs, operators, bytes of weights."""
+    from onnxfn.export.cli.texts import spec_text
     from onnxfn.export.find.lookup import spec_for, tasks_for
     from onnxfn.export.report.graph_summary import graph_files, graph_summary, summary_text
-    from onnxfn.specs.results import printing
     from onnxfn.specs.stored.serialize import to_json
 
     if not (subject.endswith(".onnx") or "/" in subject or Path(subject).exists()):
@@ -96,8 +96,7 @@ def inspect(
         except UnknownName as error:
             raise UnknownName(f"there is no file or folder {subject}, and {error}") from error
         spec = spec_for(subject, task)
-        sections = [*printing.spec_sections(spec)[:-1], ("tasks", [] if spec.task else [(each,) for each in known])]
-        say(to_json(spec) if "json" in values else printing.text(printing.title(spec), sections))
+        say(to_json(spec) if "json" in values else spec_text(spec, known))
         return
     if task is not None:
         raise InvalidSpec(f"--task is for a model type, and {subject} is a path; leave it out")

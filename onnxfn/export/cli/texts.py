@@ -1,7 +1,7 @@
 """Texts of the command line for a plan and a result: one screen, everything, or JSON, whose fields are in CLI.md."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from onnxfn.export.cli.flags import say
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import check_facts, graph_facts
 from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.results import printing, result_facts
@@ -38,6 +39,12 @@ def say_in_form(form: Form, content: Callable[[], Any], whole: Callable[[], Any]
             say(whole())
         case _:
             say(brief())
+
+
+def spec_text(spec: ExportSpec, tasks: Iterable[str]) -> str:
+    """A spec as it prints, with all tasks of its model type if it is for none."""
+    of_type = ("tasks", [(each,) for each in tasks] if spec.task is None else [])
+    return printing.text(printing.title(spec), [*printing.spec_sections(spec)[:-1], of_type])
 
 
 def result_text(exported: Exported) -> str:

@@ -34,10 +34,10 @@ def _folder(name: str, library: str, revision: str | None) -> Path:
         with no_bars():  # a configuration with `auto_map` names code of the checkpoint
             return Path(snapshot_download(name, revision=revision, allow_patterns=[*SIDE_FILES, "*.py"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        place, why, at = "on the hub", first_line(error), f" at {revision!r}" if revision else ""
+        where, why, at = "on the hub", first_line(error), f" at {revision!r}" if revision else ""
         if constants.HF_HUB_OFFLINE and isinstance(error, LocalEntryNotFoundError):
-            place, why = "in the cache of the hub", "the hub was not asked, as HF_HUB_OFFLINE is set"
-        raise ModelNotFound(f"no folder and no model {place} has the name {name!r}{at}: {why}") from None
+            where, why = "in the cache of the hub", "the hub was not asked, as HF_HUB_OFFLINE is set"
+        raise ModelNotFound(f"no folder and no model {where} has the name {name!r}{at}: {why}") from None
 
 
 def refuse_revision_of_files(name: str, revision: str | None) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.check.cases.runnable_sizes import with_limits
 from onnxfn.check.limits import FoundLimits
 from onnxfn.check.variants.overflow import overflowing
 from onnxfn.export.load.calibration import Source
 from onnxfn.export.run.file_checks import Job
-from onnxfn.export.run.runnable_images import keep_ranges, limited_part, moves_images, with_fixed_images
+from onnxfn.export.run.runnable_images import keep_ranges, limited_part, moves_images, with_fixed, with_fixed_images
 from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
@@ -139,8 +138,8 @@ def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, P
         return None
     cases = other_sides(base, limits, lambda sizes: all(is_true(text, base | dict(sizes)) for text in stated))
     # Torch takes 1 for fixed: an axis that has no other size on that side is a number in its graph.
-    ones = [Condition(f"{name} == 1") for name in base if range_of(limits, name) == (SMALLEST_DYNAMIC_SIZE, None)]
-    part = evolve(part, spec=with_limits(part.spec, ones))
+    ones = {name: 1 for name in base if range_of(limits, name) == (SMALLEST_DYNAMIC_SIZE, None)}
+    part = with_fixed(part, ones)
     for case in sorted(cases, key=lambda case: -prod(case.sizes.values())):
         other = evolve(part, spec=resized(part.spec, case.sizes))
         if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(model, other, {}):
