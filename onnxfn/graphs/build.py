@@ -53,7 +53,7 @@ def build_graph(
         name, built = None, None
         if options.template_cache is not None and not options.source_lines:
             with timed("template", part.name):
-                name = fingerprint(model, captured_part(part), options.pretranspose)
+                name = fingerprint(model, evolve(captured_part(part), name=""), options.pretranspose)
                 built = _from_template(tensors, name, options.template_cache, part)
         if built is None:
             built = (unbound_graph or _unbound_graph)(model, part, timed, options)

@@ -50,7 +50,7 @@ def test_a_revision_of_the_hub_is_exported_to_a_folder_named_after_the_model_and
 def test_without_the_branch_there_is_no_such_model_and_the_error_has_no_token(hub_cache, tmp_path):
     result = run_export(tmp_path, "out", "--cache-dir", hub_cache, "--token", TOKEN, "--revision", TOKEN)
     assert result.returncode == 1
-    assert "error: no folder and no model on the hub has the name 'org/tiny' at '***'" in result.stderr
+    assert "error: no folder and no model in the cache of the hub has the name 'org/tiny' at '***'" in result.stderr
     assert TOKEN not in result.stderr + result.stdout
     assert list(tmp_path.iterdir()) == []
 

@@ -60,11 +60,11 @@ def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path):
 
 
 def test_a_name_that_is_no_folder_and_not_on_the_hub_raises_an_error(monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     message = refusal(ModelNotFound, checkpoint_folder, "no-one/nothing")
-    assert message.startswith("no folder and no model on the hub has the name")
+    assert message.startswith(
+        "no folder and no model in the cache of the hub has the name 'no-one/nothing': the hub was"
+    )
 
 
 def test_a_file_is_not_the_folder_of_a_checkpoint(folder):

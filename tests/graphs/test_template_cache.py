@@ -68,10 +68,10 @@ def test_models_with_hooks_and_with_buffers_of_any_dtype_have_templates(model_ty
     assert result.report.passed
 
 
-def test_the_loaded_graph_is_the_one_of_a_trace(saved, tmp_path):
+def test_the_loaded_graph_is_the_one_of_a_trace_also_under_another_name(saved, tmp_path):
     templates, _ = saved
     traced = exported(fine_tuned(llama()), tmp_path / "traced", None)
-    loaded = exported(fine_tuned(llama()), tmp_path / "loaded", templates)
+    loaded = exported(fine_tuned(llama()), tmp_path / "another name.onnx", templates)
     models = (onnx.load(result.files[0]) for result in (loaded, traced))
     assert len({model.SerializeToString(deterministic=True) for model in models}) == 1
 

@@ -85,17 +85,18 @@ def inspect(
     values: Values,
 ) -> None:
     """Show the spec of a model type, or the contents of an ONNX file: inputs, outputs, operators, bytes of weights."""
+    from onnxfn.export.cli.texts import spec_text
     from onnxfn.export.find.lookup import spec_for, tasks_for
     from onnxfn.export.report.graph_summary import graph_files, graph_summary, summary_text
     from onnxfn.specs.stored.serialize import to_json
 
     if not (subject.endswith(".onnx") or "/" in subject or Path(subject).exists()):
         try:
-            tasks_for(subject)
+            known = tasks_for(subject)
         except UnknownName as error:
             raise UnknownName(f"there is no file or folder {subject}, and {error}") from error
         spec = spec_for(subject, task)
-        say(to_json(spec) if "json" in values else spec)
+        say(to_json(spec) if "json" in values else spec_text(spec, known))
         return
     if task is not None:
         raise InvalidSpec(f"--task is for a model type, and {subject} is a path; leave it out")

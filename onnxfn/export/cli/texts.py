@@ -1,7 +1,7 @@
 """Texts of the command line for a plan and a result: one screen, everything, or JSON, whose fields are in CLI.md."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -11,26 +11,11 @@ from onnxfn.export.cli.flags import say
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import check_facts, graph_facts
 from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.results import printing, result_facts
 from onnxfn.specs.results.output_types import output_dtype, tensor_dtype
-from onnxfn.specs.results.printing import (
-    chosen_sections,
-    file_size,
-    left_out_sections,
-    title,
-    weight_sections,
-    with_float_dtype,
-)
-from onnxfn.specs.results.result_facts import (
-    ResultFacts,
-    brief,
-    exported_facts,
-    file_rows,
-    plan_ports,
-    port_sections,
-    screen,
-)
 from onnxfn.specs.short_repr import counted
 from onnxfn.specs.stored.reports import Exported
 
@@ -56,20 +41,26 @@ def say_in_form(form: Form, content: Callable[[], Any], whole: Callable[[], Any]
             say(brief())
 
 
+def spec_text(spec: ExportSpec, tasks: Iterable[str]) -> str:
+    """A spec as it prints, with all tasks of its model type if it is for none."""
+    of_type = ("tasks", [(each,) for each in tasks] if spec.task is None else [])
+    return printing.text(printing.title(spec), [*printing.spec_sections(spec)[:-1], of_type])
+
+
 def result_text(exported: Exported) -> str:
     """A result on a screen: the line of the task is printed before the model is loaded."""
-    return brief(exported_facts(exported))
+    return result_facts.brief(result_facts.exported_facts(exported))
 
 
 def plan_text(plan: Plan) -> str:
     """A plan on a screen."""
     spec = plan.parts[0].spec
-    sizes = [("files", [(name,) for name in plan.files])] if not plan.weight_bytes else weight_sections(plan)
+    sizes = [("files", [(name,) for name in plan.files])] if not plan.weight_bytes else printing.weight_sections(plan)
     derived = ("derived from", [(spec.derived,)] if spec.derived else [])
-    heading = f"{title(spec)} · {counted(len(plan.parts), 'files')}, nothing is written"
-    return screen(
-        heading, [derived, *sizes, *chosen_sections(plan), *port_sections(plan_ports(plan)), *left_out_sections(plan)]
-    )
+    heading = f"{printing.title(spec)} · {counted(len(plan.parts), 'files')}, nothing is written"
+    ports = result_facts.port_sections(result_facts.plan_ports(plan))
+    sections = [derived, *sizes, *printing.chosen_sections(plan), *ports, *printing.left_out_sections(plan)]
+    return result_facts.screen(heading, sections)
 
 
 def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:
@@ -77,14 +68,14 @@ def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:
     seconds = sum(seconds for part in parts.values() for _, seconds in part.seconds)
     status = "check passed" if all(part.report is not None for part in parts.values()) else "unchecked"
     heading = f"pipeline · {counted(len(parts), 'parts')} · {status}"
-    size = file_size(sum(part.bytes for part in parts.values()))
+    size = printing.file_size(sum(part.bytes for part in parts.values()))
     remarks = [(remark,) for part in parts.values() for remark in part.plan.remarks]
-    facts = [(name, exported_facts(part)) for name, part in parts.items()]
+    facts = [(name, result_facts.exported_facts(part)) for name, part in parts.items()]
     files = {f"{name}/{file}": row for name, each in facts for file, row in each.files.items()}
     written = {file.relative_to(path).as_posix() for file in Path(path).rglob("*") if file.is_file()}
     others = sorted(written.union(f"{name}/{file}" for name, each in facts for file in each.others) - files.keys())
-    rows = file_rows(ResultFacts(heading, "", files, others, {}, ()))
-    return screen(heading, [(f"files in {path}", rows), ("remarks", remarks)], f"{seconds:.1f} s · {size}")
+    rows = result_facts.file_rows(result_facts.ResultFacts(heading, "", files, others, {}, ()))
+    return result_facts.screen(heading, [(f"files in {path}", rows), ("remarks", remarks)], f"{seconds:.1f} s · {size}")
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-export", 1
@@ -164,7 +155,7 @@ def _graph(exported: Exported, file: str) -> dict[str, Any]:
 
 def _ports(part: Part) -> dict[str, Any]:
     """The planned inputs and outputs of a part: name, type, and shape, in which an unknown size is null."""
-    spec = with_float_dtype(part.spec)
+    spec = printing.with_float_dtype(part.spec)
     return {
         "inputs": [_port(spec, tensor, tensor_dtype(spec, tensor.kind)) for tensor in spec.inputs],
         "outputs": [_port(spec, tensor, output_dtype(spec, tensor)) for tensor in spec.outputs],

@@ -23,6 +23,7 @@ from onnxfn.specs.algebra.dummies import Array, dummies
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import InvalidSpec, errors_as, first_line
 from onnxfn.specs.plan.real_inputs import picture_inputs
+from onnxfn.specs.quantization import STATIC
 from onnxfn.specs.stored.reports import StageTimer
 
 RUNS, RUN_TOKENS, RUN_PICTURES = 8, 512, 4
@@ -108,7 +109,8 @@ def calibration_tokens(source: Source, plan: Plan) -> TextTokens:
     tokens = text_tokens(source.preprocessor, source.checkpoint, calibration_text(source.file))
     if tokens is None or not len(tokens.ids):
         what = "a text; it is empty" if tokens else "a tokenizer; pass it, preprocessor=..., or checkpoint=..."
-        raise InvalidSpec(f"calibrated weights need {what}")
+        is_static = any(rule.kind == STATIC for part in plan.parts for rule in part.spec.target.quantization)
+        raise InvalidSpec(f"{'measured ranges of activations' if is_static else 'calibrated weights'} need {what}")
     known = vocabulary(plan)
     if 0 < known <= tokens.largest:
         raise InvalidSpec(

@@ -27,17 +27,17 @@ def _folder(name: str, library: str, revision: str | None) -> Path:
         return _with_config(folder) if library == "transformers" else folder
     if folder.exists() or name.startswith((".", "/", "~")):
         raise ModelNotFound(f"{name} is not the folder of a checkpoint")
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         with no_bars():  # a configuration with `auto_map` names code of the checkpoint
             return Path(snapshot_download(name, revision=revision, allow_patterns=[*SIDE_FILES, "*.py"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        at = f" at {revision!r}" if revision else ""
-        raise ModelNotFound(
-            f"no folder and no model on the hub has the name {name!r}{at}: {first_line(error)}"
-        ) from None
+        where, why, at = "on the hub", first_line(error), f" at {revision!r}" if revision else ""
+        if constants.HF_HUB_OFFLINE and isinstance(error, LocalEntryNotFoundError):
+            where, why = "in the cache of the hub", "the hub was not asked, as HF_HUB_OFFLINE is set"
+        raise ModelNotFound(f"no folder and no model {where} has the name {name!r}{at}: {why}") from None
 
 
 def refuse_revision_of_files(name: str, revision: str | None) -> None:

@@ -1,7 +1,7 @@
 """What is shown of the folder of an export: from its `report.json`, and the names of the weights in its files."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -96,15 +96,11 @@ def graph_bytes(path: str, content: Mapping[str, Any]) -> int:
 
 def outlines(files: Iterable[Path]) -> dict[str, Outline]:
     """From the name of each ONNX file to the names and types of its weights; layers are one row."""
-    return {
-        file.name: grouped_rows([_weight(each) for each in stored_tensors(file) if _is_weight(each)]) for file in files
-    }
+    return {file.name: grouped_rows([*_weights(file)]) for file in files}
 
 
-def _is_weight(tensor: Any) -> bool:
-    """Whether a tensor is of a module, and not a constant of the graph."""
-    return "." in tensor.name and not tensor.name.startswith("fused.")
-
-
-def _weight(tensor: Any) -> tuple[str, str]:
-    return tensor.name, type_text({"dtype": dtype_name(tensor.dtype), "shape": tensor.shape})
+def _weights(file: Path) -> Iterator[tuple[str, str]]:
+    """The names and types of the tensors of modules; others are constants of the graph."""
+    for tensor in stored_tensors(file):
+        if "." in tensor.name and not tensor.name.startswith("fused."):
+            yield tensor.name, type_text({"dtype": dtype_name(tensor.dtype), "shape": tensor.shape})

@@ -8,15 +8,7 @@ from typing import Any
 
 from attrs import field
 
-from onnxfn.export.report.report_file import (
-    PASSED,
-    REPORT_FILE,
-    ExportReport,
-    FileFacts,
-    graph_facts,
-    read_report,
-    report_folders,
-)
+from onnxfn.export.report import report_file
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, shortened
 from onnxfn.specs.record import record
@@ -95,9 +87,9 @@ def verify(folder: str | Path) -> Verification:
     folder = Path(folder)
     if not folder.is_dir():
         raise ModelNotFound(f"no folder {folder}; verify takes the folder of an export")
-    parts = report_folders(folder)
+    parts = report_file.report_folders(folder)
     if not parts:
-        missing = f"no {REPORT_FILE} in {folder}: it is no export, or an older onnxfn wrote it; export it again"
+        missing = f"no {report_file.REPORT_FILE} in {folder}: it is no export, or of an older onnxfn; export it again"
         return Verification(str(folder), 0, 0, faults=[missing])
     results = [_verified(part) for part in parts]
     listed = sum(result.files for result in results)
@@ -114,9 +106,9 @@ def verify(folder: str | Path) -> Verification:
 
 def _verified(folder: Path) -> Verification:
     """The result of comparing the files in a folder with the report in it."""
-    file = folder / REPORT_FILE
+    file = folder / report_file.REPORT_FILE
     try:
-        report = read_report(file)
+        report = report_file.read_report(file)
     except (OSError, InvalidSpec) as error:
         verb = "used" if isinstance(error, InvalidSpec) else "read"
         return Verification(str(folder), 0, 0, faults=[f"{file} cannot be {verb}: {first_line(error)}"])
@@ -126,12 +118,12 @@ def _verified(folder: Path) -> Verification:
         *(fault for path in report.graphs for fault in _weight_faults(folder, path, report)),
         *_foreign_graphs(folder, report.files),
     ]
-    check = _check_words(report) if report.status == PASSED else "the export was not checked"
+    check = _check_words(report) if report.status == report_file.PASSED else "the export was not checked"
     size = sum(facts.bytes for facts in report.files.values())
     return Verification(str(folder), len(report.files), size, [check], faults)
 
 
-def _check_words(report: ExportReport) -> str:
+def _check_words(report: report_file.ExportReport) -> str:
     """The check at the export, in words: measurements on texts for a quantized file, else the compared outputs."""
     words = [f"{output} {name} {rounded(value)}" for output, name, value in report.measurements if name != "cases"]
     outputs = counted(report.outputs, "outputs")
@@ -139,7 +131,7 @@ def _check_words(report: ExportReport) -> str:
     return ", ".join([*compared, *([f"measured at the export: {', '.join(words)}"] if words else [])])
 
 
-def _file_faults(file: Path, facts: FileFacts) -> Iterator[str]:
+def _file_faults(file: Path, facts: report_file.FileFacts) -> Iterator[str]:
     """The faults of a file of the export. The digest of a file of another size is not computed."""
     try:
         if not file.is_file():
@@ -157,7 +149,7 @@ def _graph_faults(file: Path, stated: Mapping[str, Any]) -> Iterator[str]:
     if not file.is_file():
         return
     try:
-        facts = graph_facts(file)
+        facts = report_file.graph_facts(file)
     except (OSError, ValueError) as error:
         yield f"{file} is not an ONNX file: {first_line(error)}"
         return
@@ -166,7 +158,7 @@ def _graph_faults(file: Path, stated: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} of {file} is {shortened(value)}, not as the report states"
 
 
-def _weight_faults(folder: Path, path: str, report: ExportReport) -> Iterator[str]:
+def _weight_faults(folder: Path, path: str, report: report_file.ExportReport) -> Iterator[str]:
     """The faults of the external data of a graph: it is outside the folder, or not of this export."""
     file = folder / path
     without_weights = report.options.get("weight_storage") == "none"

@@ -65,7 +65,7 @@ def check_files(job: Job, *, must_pass: bool = False) -> Report:
     exact = exact_outputs(model, dtype)
     sessions: dict[Path, Any] = {}
     for part in job.plan.parts:
-        file = job.folder / f"{part.name}.onnx"
+        file, before = job.folder / f"{part.name}.onnx", len(reports)
         if not file.is_file():
             present = ", ".join(sorted(map(str, job.folder.glob("*.onnx")))) or "none"
             raise ModelNotFound(f"no {file.name} in {job.folder}; ONNX files there: {present}")
@@ -87,6 +87,7 @@ def check_files(job: Job, *, must_pass: bool = False) -> Report:
             if job.check == "whole" and part is job.plan.parts[-1] and joined(reports).passed:
                 of_whole = partial(whole_model_report, model, job.plan, job.folder, session_for, exact, tick)
                 reports.append(of_whole(job.preprocessor, Proof(None, job.floors, job.model)))
+            tick(*[len(joined(reports[before:]).cases)] * 2)  # with those that only the files show to be needed
             if must_pass and part is job.plan.parts[-1] and not joined(reports).passed:
                 raise check_error(joined(reports))
     return joined(reports)

@@ -12,7 +12,7 @@ from onnxfn.check.limits import FoundLimits
 from onnxfn.check.variants.overflow import overflowing
 from onnxfn.export.load.calibration import Source
 from onnxfn.export.run.file_checks import Job
-from onnxfn.export.run.runnable_images import keep_ranges, limited_part, moves_images, with_fixed_images
+from onnxfn.export.run.runnable_images import keep_ranges, limited_part, moves_images, with_fixed, with_fixed_images
 from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
@@ -20,8 +20,8 @@ from onnxfn.graphs.capture.trace_conditions import fake_outputs
 from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text, unmeasured_nodes
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Case, Part, Plan
-from onnxfn.specs.axis_symbols import fixed_sizes
-from onnxfn.specs.conditions import Condition, is_true
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, fixed_sizes
+from onnxfn.specs.conditions import Condition, is_true, range_of
 from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError, first_line, listed
 from onnxfn.specs.plan.check_cases import cases, resized
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
@@ -137,6 +137,9 @@ def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, P
     if len(limits) != 1 or part.spec.derived is None:
         return None
     cases = other_sides(base, limits, lambda sizes: all(is_true(text, base | dict(sizes)) for text in stated))
+    # Torch takes 1 for fixed: an axis that has no other size on that side is a number in its graph.
+    ones = {name: 1 for name in base if range_of(limits, name) == (SMALLEST_DYNAMIC_SIZE, None)}
+    part = with_fixed(part, ones)
     for case in sorted(cases, key=lambda case: -prod(case.sizes.values())):
         other = evolve(part, spec=resized(part.spec, case.sizes))
         if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(model, other, {}):

@@ -74,17 +74,17 @@ def limited_part(part: Part, limits: Sequence[Condition]) -> Part:
     sizes = _sample_sizes(part.spec)
     moved = [axis.name for axis in fixed_axes(limits) if axis.low != sizes[axis.name]]
     own = [limit for limit in limits if not {*moved} & {*symbols_of(limit.text)}]
-    return _with_fixed(evolve(part, spec=with_limits(part.spec, own)), moved)
+    return with_fixed(evolve(part, spec=with_limits(part.spec, own)), {name: sizes[name] for name in moved})
 
 
 def with_fixed_images(part: Part) -> Part:
     """The part for images of the size of the sample alone."""
-    return _with_fixed(part, image_sizes(part.spec))
+    sizes = _sample_sizes(part.spec)
+    return with_fixed(part, {name: sizes[name] for name in image_sizes(part.spec)})
 
 
-def _with_fixed(part: Part, names: Iterable[str]) -> Part:
-    """The part where these axes have the size of the sample alone: it is a number in the graph, and a limit of it."""
-    sizes = {name: _sample_sizes(part.spec)[name] for name in names}
+def with_fixed(part: Part, sizes: Sizes) -> Part:
+    """The part where some axes have one size alone: it is a number in the graph, and a limit of it."""
     limits = [Condition(f"{name} == {size}") for name, size in sizes.items()]
     return evolve(part, spec=with_limits(resized(part.spec, sizes), limits))
 

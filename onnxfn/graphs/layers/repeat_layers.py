@@ -14,14 +14,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.graphs.layers.repeated_layers import LayerStack
-from onnxfn.graphs.nodes.nodes import (
-    all_inputs,
-    attribute_subgraphs,
-    module_path,
-    node_name,
-    nodes_inside_out,
-    subgraphs,
-)
+from onnxfn.graphs.nodes.nodes import all_inputs, attribute_graphs, module_path, node_name, nodes_inside_out, subgraphs
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import LayersDiffer
@@ -371,7 +364,7 @@ def _same_attribute(attr: Any, other: Any) -> bool:
         return False
     if attr.type.name == "TENSOR":
         return _same_tensor(attr.value, other.value)
-    graphs, other_graphs = attribute_subgraphs(attr), attribute_subgraphs(other)
+    graphs, other_graphs = attribute_graphs(attr), attribute_graphs(other)
     if graphs:
         return len(graphs) == len(other_graphs) and all(map(_same_graph, graphs, other_graphs))
     return bool(attr.value == other.value)

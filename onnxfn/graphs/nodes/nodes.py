@@ -68,7 +68,7 @@ def all_inputs(node: Any) -> Iterator[Any]:
 
 def subgraphs(node: Any) -> list[Any]:
     """The subgraphs of a node by the names of its attributes: the branches of an If, the body of a Loop or a Scan."""
-    return [graph for name in sorted(node.attributes) for graph in attribute_subgraphs(node.attributes[name])]
+    return [graph for name in sorted(node.attributes) for graph in attribute_graphs(node.attributes[name])]
 
 
 def nodes_around(graph: Any, is_wanted: Callable[[Any], bool]) -> list[str]:
@@ -95,7 +95,7 @@ def nodes_inside_out(graph: Any) -> Iterator[Any]:
         yield node
 
 
-def attribute_subgraphs(attr: Any) -> list[Any]:
+def attribute_graphs(attr: Any) -> list[Any]:
     """The graphs that one attribute holds."""
     if attr.type.name == "GRAPH":
         return [attr.value]

@@ -1,8 +1,4 @@
-"""Fingerprints of models: a digest of everything that a graph depends on, except weight values.
-
-The versions of the packages of a model's classes stand for their code. So a model has no fingerprint if a class, or a
-function in a class or its module, comes from another file: a program may have replaced it.
-"""
+"""Fingerprints of models: a digest of everything that a graph depends on, except weight values."""
 
 import hashlib
 import inspect
@@ -51,8 +47,9 @@ def fingerprint(model: Any, *others: Any) -> str | None:
     It covers the modules with their classes and attributes, and the functions in these classes and in their Python
     modules. It also covers shapes and dtypes of parameters, values of buffers outside the checkpoint, the
     configuration, the versions of the packages that build graphs or define the model, and `others`: records and plain
-    values. It is undecidable if a class or function of the model or of a record is not from an installed package, if an
-    attribute holds an unregistered module, if an object cannot be pickled, or if the configuration is not JSON.
+    values. It is undecidable if a class or function of the model or of a record is not from an installed package, whose
+    version stands for its code, if an attribute holds an unregistered module, if an object cannot be pickled, or if the
+    configuration is not JSON.
     """
     try:
         bases = (base for module in model.modules() for base in type(module).__mro__)

@@ -1,7 +1,6 @@
 """`compose`: specs as one; sources of values, as fields of a spec.
 
 Laws: `compose()` is EMPTY; `compose(a) == a`; EMPTY changes nothing; the right-most wins.
-
 It is associative where it is defined: if `c` chooses the task, `compose(b, c)` may be allowed and `compose(a, b)` not.
 
 A source is a name, a dotted path, a formula (see config_values.py), or a getter, which a formula stands for.

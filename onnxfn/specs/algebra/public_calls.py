@@ -12,8 +12,10 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from attrs import fields_dict, has
+
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WrongType, shortened
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WrongType, closest, listed, shortened
 from onnxfn.specs.record import type_words
 
 NEWEST_TRIED: Mapping[str, str] = MappingProxyType(
@@ -80,11 +82,11 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
             with newer_packages_noted():
                 result = function(*arguments, **named)
         except WrongType as error:
-            raise wrong_type(function, arguments, named) or with_short_traceback(error) from None
+            raise wrong_type(function, arguments, named) or refusal(error, function) from None
         except OnnxfnError as error:
-            raise with_short_traceback(error) from error.__cause__
-        except (AttributeError, LookupError, TypeError, ValueError):
-            if (problem := wrong_type(function, arguments, named)) is not None:
+            raise refusal(error, function) from error.__cause__
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            if problem := wrong_type(function, arguments, named) or unknown_keyword(error, function, named):
                 raise problem from None
             raise
         if isinstance(result, ExportSpec) and (problem := wrong_type(function, arguments, named)) is not None:
@@ -95,8 +97,24 @@ def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Cal
     return call
 
 
-def with_short_traceback(error: OnnxfnError) -> OnnxfnError:
-    """The error without the frames of this package, and without a cause of onnxfn: the message has its words."""
+def unknown_keyword(error: Exception, function: Callable[..., Any], named: Mapping[str, Any]) -> TypeError | None:
+    """Python's error for a keyword that a function lacks, or a record with its other keywords, with the known ones."""
+    unexpected = re.match(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    record: Any = unexpected and inspect.unwrap(function).__globals__.get(unexpected[1].removesuffix(".__init__"))
+    if not unexpected or unexpected[2] not in named or not (has(record) or unexpected[1] == function.__name__):
+        return None
+    parameters = inspect.signature(function).parameters.values()
+    own = [each.name for each in parameters if each.kind.name in ("POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY")]
+    known = dict.fromkeys([*own, *(fields_dict(record) if has(record) else ())])
+    name = f"{function.__name__}() got an unexpected keyword argument {unexpected[2]!r}"
+    return TypeError(f"{name}; known: {listed(known)}{closest(unexpected[2], known)}")
+
+
+def refusal(error: OnnxfnError, function: Callable[..., Any]) -> OnnxfnError:
+    """The error without frames of this package or a cause of onnxfn; fields of records are named as arguments."""
+    owner = re.match(r"(\w+) of [A-Z]\w*(?=:| is | has )", str(error))
+    if owner and owner[1] in inspect.signature(function).parameters:
+        error.args = (f"{owner[1]} of {function.__name__}{str(error)[owner.end() :]}",)
     cause = error.__cause__
     if isinstance(cause, OnnxfnError):
         error.__cause__ = None

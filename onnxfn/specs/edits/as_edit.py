@@ -7,7 +7,7 @@ from functools import reduce, wraps
 from inspect import signature
 from typing import Any
 
-from onnxfn.specs.algebra.public_calls import wrong_type
+from onnxfn.specs.algebra.public_calls import public, wrong_type
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec
 
@@ -33,7 +33,7 @@ def as_edit(function: Callable[..., ExportSpec]) -> Callable[..., Any]:
         def change(spec: ExportSpec) -> ExportSpec:
             if not isinstance(spec, ExportSpec):
                 raise InvalidSpec(f"{function.__name__} changes an ExportSpec, not {type(spec).__name__}")
-            return function(spec, *arguments, **keywords)
+            return public(function)(spec, *arguments, **keywords)
 
         change.__name__ = function.__name__
         return change

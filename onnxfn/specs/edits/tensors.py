@@ -27,7 +27,7 @@ from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.axis_symbols import AxisFacts, symbols_in
 from onnxfn.specs.converters import Path, as_tuple
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, refuse_unknown, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, refuse_unknown, shortened, unknown
 from onnxfn.specs.records import KINDS, Constant, InputSpec, Kind
 
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
@@ -178,7 +178,8 @@ def with_dtypes(
     Target(float_dtype='float16', quantization=(WeightRule(read_by=('MatMul', 'Gather')),))
     """
     if float is not None and float not in FLOAT_NAMES:
-        raise unknown("float type", float, FLOAT_DTYPES if closest(float, FLOAT_DTYPES) else FLOAT_NAMES)
+        alike = closest(float, FLOAT_DTYPES) or closest(float, FLOAT_NAMES)
+        raise UnknownName(f"no dtype {float!r}; known: {listed(FLOAT_NAMES)}{alike}")
     quantized = QUANTIZED_DTYPES.get(float or "")
     plain = (cast("FloatDtype | None", float), ())
     float_dtype, rules = (quantized.float_dtype, quantized.rules) if quantized else plain

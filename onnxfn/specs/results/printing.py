@@ -1,7 +1,6 @@
 """Specs, plans, reports and results as tables; a report as a plot, which needs matplotlib.
 
-`text` prints any sections. The other functions take a record and return its sections or its title. They know the fields
-of the records without importing the records, because the records import this module.
+`text` prints sections. Other functions take a record, which they do not import, because it imports this module.
 """
 
 import re
@@ -271,17 +270,20 @@ def draw_report(report: Any, axes: Any = None) -> Any:
             from matplotlib import pyplot as plt
         except ImportError as error:
             raise OnnxfnError("plot needs matplotlib: pip install 'onnxfn[plot]'") from error
-        _, axes = plt.subplots(figsize=(9, 2 + 0.3 * len(points) + 0.1 * len(cases)), layout="constrained")
+        _, axes = plt.subplots(figsize=(11, 2 + 0.3 * len(points) + 0.2 * len(cases)), layout="constrained")
     low, high = (10.0**power for power in ends_of_axis(points))
     for size, case in enumerate(cases, 5):  # equal points are rings in rings
         drawn = [(row, of_row[case]) for row, of_row in enumerate(points.values()) if case in of_row]
         rows, places = [row for row, _ in drawn], [min(max(value, low), high) for _, value in drawn]
-        axes.plot(places, rows, "o", fillstyle="none", markersize=size, label=case)
+        (line,) = axes.plot(places, rows, "o", fillstyle="none", markersize=size, label=case)
+        beyond = [row for row, value in drawn if value < low]
+        axes.scatter([low] * len(beyond), beyond, marker="<", color=line.get_color())
     axes.axvline(1.0, color="black", linestyle="--", label="bound")
-    axes.set(xscale="log", xlabel="error / bound", title=f"ONNX Runtime against PyTorch: {check_status(report)}")
+    title = f"ONNX Runtime against PyTorch:\n{check_status(report)}"
+    axes.set(xscale="log", xlabel="error / bound (an arrow: smaller)", title=title)
     axes.set_yticks(range(len(points)), [*points])
     axes.invert_yaxis()
-    axes.legend(fontsize="small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=5)
+    axes.legend(fontsize="small", loc="upper right", bbox_to_anchor=(1, 0), borderaxespad=5)
     return axes
 
 

@@ -1,7 +1,6 @@
 """What a result shows: one description, which is printed on a terminal, in a notebook, on a page and on a card.
 
-`exported_facts` takes it from the record of a result; `export/report/folder_report.py` from the `report.json` of a
-folder.
+`exported_facts` takes it from a result, `export/report/folder_report.py` from the `report.json` of a folder.
 """
 
 from collections.abc import Mapping, Sequence
@@ -203,6 +202,7 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
         *port_sections(facts.ports),
         *failed,
         *facts.notes,
+        ("not checked", [(listed(report.unchecked, most=2),)] if report is not None and report.unchecked else []),
         ("cases", case_names(report)),
     ]
 
@@ -219,7 +219,7 @@ def all_sections(facts: ResultFacts) -> Sections:
     check = [] if report is None else printing.report_sections(report)
     if report is not None and not report.findings and len(facts.files) > len(facts.ports) > 0:
         worst = ("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))
-        check = [worst, (printing.BY_SECTIONS, section_rows(report.sections)), check[-1]]
+        check = [worst, (printing.BY_SECTIONS, section_rows(report.sections)), *check[-2:]]
     parts = [*brief_sections(facts)[: 1 + 2 * len(facts.ports)], *facts.notes, *facts.details]
     return [*parts, ("seconds", [(seconds,)] if seconds else []), *check]
 

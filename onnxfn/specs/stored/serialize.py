@@ -9,13 +9,13 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
-from attrs import NOTHING, fields, has
+from attrs import NOTHING, fields, fields_dict, has
 
 from onnxfn.specs import axes, quantization, records
 from onnxfn.specs.algebra import planned, quantized_dtypes, spec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown, shortened
+from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown, shortened, unknown
 from onnxfn.specs.named_records import Named
 from onnxfn.specs.results import measurements
 from onnxfn.specs.stored import diff, reports
@@ -110,6 +110,8 @@ def _record(name: str, values: Mapping[str, Any], trust: tuple[str, ...]) -> Any
         return axes.axis_map(values["pattern"])
     record = RECORDS[name]
     check_trust(name, values, trust)
+    if strange := sorted(values.keys() - fields_dict(record)):
+        raise InvalidSpec(str(unknown("field", strange[0], fields_dict(record), of=name)))
     try:
         return record(**values)
     except TypeError as problem:
