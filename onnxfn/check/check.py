@@ -56,15 +56,11 @@ def check(
     """Compares an ONNX file with PyTorch in every case of its part; the report says whether they agree.
 
     PyTorch has the quantized weights of the file. What quantization costs is measured with `proof`: see `measures.py`.
-
     `model` has the float dtype of the part. `plan`: the files of its other parts lie in the folder of `file`; None: the
     part is alone. `session_for` opens an ONNX file at its first call, see `kept_session`. `expected`: from a model, and
-    the `dtype` that PyTorch computes in, to the references of the part; by default `references`. `exact` computes
-    PyTorch's outputs in a wider dtype. The default does so with the weights of `model`; if these were converted from
-    another dtype, the function should have the model before that. `tick` is called while ONNX Runtime runs. An
-    exception that it raises stops ONNX Runtime.
-
-    CheckFailed if ONNX Runtime cannot load or run the file.
+    the `dtype` that PyTorch computes in, to the references of the part. `exact` computes PyTorch's outputs in a wider
+    dtype, by default with the weights of `model`. An exception of `tick` stops ONNX Runtime. CheckFailed if ONNX
+    Runtime cannot run the file.
     """
     session_for = session_for or partial(kept_session, {}, tick)
     expected = expected or partial(references, part=part, limits=stated_limits(file), others=other_sizes(part, file))

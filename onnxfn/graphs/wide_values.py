@@ -98,8 +98,7 @@ def keep_in_float32(model: Any, sizes: Reach) -> Any:
 
     Before: a finished graph. `sizes`: the values, as `overflowing_values` finds them.
     After: nodes that compute or read such a value compute in float32, but for products with stored matrices, see above.
-    Between them it is float32; where others read it, and as an output of the graph, it is float16, with its name. The
-    metadata names the values.
+    Where others read it, and as an output of the graph, it is float16, with its name. The metadata names the values.
     """
     import onnx_ir
     from onnx_ir.passes import common

@@ -31,14 +31,9 @@ def value_ranges(
 ) -> Ranges:
     """From the name of a float value of an ONNX file to its least and its largest element over all feeds.
 
-    `names`: the values, in any order; None is all that nodes of the outer graph compute. Inputs of the graph are not
-    among them, nor values that have no element in any feed. NaN does not count. The result is in the order of the
-    graph. `content` replaces the bytes of the file; its weights lie in the file, or in its folder.
-
-    `outside`: the share of the elements in one feed that may be below, and above.
-
-    The graph computes the ranges itself, so no value is kept in memory for longer than its readers need it. CheckFailed
-    if ONNX Runtime cannot load or run it.
+    `names`: the values; None is all that nodes of the outer graph compute. NaN does not count, nor a value without
+    elements. `content` replaces the bytes of the file. `outside`: the share of the elements in one feed that may be
+    below, and above. The graph computes the ranges, so no value stays in memory. CheckFailed if it does not run.
     """
     import onnx_ir
     from onnxruntime import ExecutionOrder

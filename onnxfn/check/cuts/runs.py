@@ -119,10 +119,8 @@ def run_sections(
     """Runs the sections in order, each in all cases; yields each section with an iterator over its outputs per case.
 
     The iterator runs the section, and must be at its end before the next section. Only one section is in memory at a
-    time, and only the outputs that later sections read are kept. CheckFailed if ONNX Runtime cannot load or run it.
-
-    `feeds`: the inputs of the graph in each case. `replaced`: for each case, values that later sections read in place
-    of the computed values. A run ends when `terminate` of the run options is set.
+    time, with the outputs that later sections read. `feeds`: the inputs of the graph in each case. `replaced`: for each
+    case, values that later sections read in place of the computed ones. CheckFailed if ONNX Runtime cannot run it.
     """
     known: list[dict[str, Array]] = [dict(each) for each in feeds]
     last = {name: index for index, section in enumerate(sections.sections) for name in section.inputs}

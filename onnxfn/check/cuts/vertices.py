@@ -17,10 +17,9 @@ NO_LAYERS: frozenset[int] = frozenset()
 class Vertex:
     """A node of a graph with its index there, or an input.
 
-    `inputs`: the values that it reads, also inside the branches of a node; initializers are not among them. `data`: the
-    inputs on whose elements its values depend. `reads`: the indices of the layers whose weights it reads, and `OUTSIDE`
-    for weights of no layer. A node that reads nothing but weights has none: its readers read them. `operator`: empty
-    for an input. `is_float_input`: it is an input of real numbers that belongs to no layer.
+    `inputs`: the values that it reads, also inside branches, without initializers. `data`: the inputs on whose elements
+    its values depend. `reads`: the indices of the layers whose weights it reads, `OUTSIDE` for weights of no layer; a
+    node of weights alone has none. `operator`: empty for an input. `is_float_input`: of real numbers, of no layer.
     """
 
     node: int | None

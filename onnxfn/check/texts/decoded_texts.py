@@ -63,10 +63,9 @@ class Prompts:
 def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> list[Comparison]:
     """The comparison of the decoded texts; none if the part does not decode texts.
 
-    No text has a token twice. A model may repeat its most likely token for ever, and then hardly uses its cache. Inputs
-    that other parts compute, such as encoder states, come from the files of these parts for ONNX Runtime, and from
-    PyTorch for PyTorch. Other inputs are the same dummies for both. CheckFailed if a text cannot be decoded: a wrong
-    file may return logits or a cache that no next step can take.
+    No text has a token twice: a model that repeats its most likely token hardly uses its cache. Inputs that other parts
+    compute, such as encoder states, come from the files of these parts for ONNX Runtime, and from PyTorch for PyTorch.
+    CheckFailed if a text cannot be decoded: a wrong file may return what no next step can take.
     """
     if not can_decode(checked.part, plan):
         return []

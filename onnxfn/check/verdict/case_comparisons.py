@@ -71,10 +71,9 @@ def case_comparisons(
 ) -> tuple[verdict.Comparison, ...]:
     """The comparison of each output in a case; `earlier` are those in the cases before.
 
-    If one differs, PyTorch computes its outputs again with the choices of the file. If these choices are as good as its
-    own, the new outputs are compared, and the text of the reference says so: see `choices.py`. If one still differs,
-    the rounding of long sums counts: see `roundings.py`. If PyTorch in float64 is then as far away from PyTorch as the
-    file is, values decide that rounding does not decide.
+    If one differs, PyTorch computes its outputs again with the choices of the file, which count if they are as good as
+    its own: see `choices.py`. If one still differs, the rounding of long sums counts: see `roundings.py`. If PyTorch in
+    float64 is then as far away from PyTorch as the file is, values decide that rounding does not decide.
     """
     comparisons = _of_same_values(checked, reference, outputs, earlier)
     undecided = {each.output: each.own_error or 0.0 for each in comparisons if each.within_own_error}

@@ -116,8 +116,7 @@ def compare(
     Infinities and NaN must be the same in both, and numbers that stand for infinity nearly so. Integers must be equal.
     Arrays that differ in shape or kind of number never agree. Other elements agree by the rule of `verdict.py`, or,
     if the spec has a tolerance, if `|actual - expected| <= atol * max(1, scale) + rtol * |expected|`.
-    `case`: its name, with its sizes. `expected`: PyTorch's array in the dtype of the export, as float32 if it holds
-    real numbers. `select` selects the compared elements. `tick` is called between the blocks of the arrays.
+    `case`: its name, with its sizes. `expected`: PyTorch's array, as float32 if it holds real numbers.
     """
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"

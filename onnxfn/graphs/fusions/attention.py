@@ -55,9 +55,8 @@ def fuse_attention(model: Any) -> Any:
     After: it is one Attention. Where the graph allows it, the operator reads the keys and values before they are
     repeated for groups of heads, and joins them to the past itself.
 
-    A boolean mask may hide all keys from a query. The output of such a query is zero, as in PyTorch. An additive mask
-    hides a key by the lowest number of its dtype. Where it hides all keys, PyTorch returns the mean of the values, and
-    ONNX Runtime returns zero. With half of that number ONNX Runtime returns the mean, too: the mask is changed to it.
+    A query from which a boolean mask hides all keys gives zero, as in PyTorch. An additive mask hides keys by the
+    lowest number of its dtype; it gets half of it, so that ONNX Runtime, too, gives the mean where all are hidden.
     """
     position = {node: index for index, node in enumerate(model.graph)}
     for node in list(position):

@@ -77,10 +77,8 @@ def repeat_layers(model: Any, stack: LayerStack, ports: LayerPorts, planned: Lay
     After: the second period is copied for each period that follows, and the last layers read the last copy. Copies read
     the parameters and the cache of their own layers.
 
-    The pass first proves that the second period is the first one, shifted: it compares the operators and the inputs of
-    their nodes. An input is a value of the same period, of the one before or of outside both, or belongs to the layer.
-    `ports` are the inputs and outputs of the traced layers, `planned` those of all. LayersDiffer if the periods differ:
-    the message says where, and the graph is unchanged.
+    `ports` are the inputs and outputs of the traced layers, `planned` those of all. LayersDiffer says where the second
+    period is not the first one, shifted: where operators or inputs of nodes differ. Then the graph is unchanged.
     """
     traced = traced_stack(model.graph, stack, ports)
     if traced is None:

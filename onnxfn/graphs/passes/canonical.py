@@ -14,8 +14,7 @@ def order_by_structure(model: Any) -> Any:
 
     After: the nodes that the first output needs come first, each after its operands; then those of the next output.
     Values are named after their operators, nodes after their modules and operators, with a number in this order.
-    Initializers are in the order of their first reads. Inputs, outputs and parameters keep their names; outputs that
-    no node computes have none.
+    Initializers are in the order of their first reads. Inputs, outputs and parameters keep their names.
     """
     _order_nodes(model.graph)
     nodes = list(nodes_inside_out(model.graph))

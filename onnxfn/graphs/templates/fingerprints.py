@@ -44,12 +44,11 @@ class NotHashable(Exception):
 def fingerprint(model: Any, *others: Any) -> str | None:
     """SHA-256 of everything that the graph of a model depends on except parameter values; None if undecidable.
 
-    It covers the modules with their classes and attributes, and the functions in these classes and in their Python
-    modules. It also covers shapes and dtypes of parameters, values of buffers outside the checkpoint, the
-    configuration, the versions of the packages that build graphs or define the model, and `others`: records and plain
-    values. It is undecidable if a class or function of the model or of a record is not from an installed package, whose
-    version stands for its code, if an attribute holds an unregistered module, if an object cannot be pickled, or if the
-    configuration is not JSON.
+    It covers the modules with their classes, attributes and functions, shapes and dtypes of parameters, values of
+    buffers outside the checkpoint, the configuration, the versions of the packages that build graphs or define the
+    model, and `others`: records and plain values. It is undecidable if code of the model or of a record is not from an
+    installed package, whose version stands for it, if an attribute holds an unregistered module, if an object cannot be
+    pickled, or if the configuration is not JSON.
     """
     try:
         bases = (base for module in model.modules() for base in type(module).__mro__)
