@@ -149,8 +149,8 @@ class Report:
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
         unchecked: What was not checked: ONNX files of other dtypes in the folder; prompts that PyTorch refuses, if it
             takes others; branches that no sizes of inputs decide, or, in a file that had no check, only too large ones,
-            and all in a check by sections; small and far sizes at which rounding decides the outputs; and texts beyond
-            the thresholds of the configuration, too long for the whole model, that its layers do not read alone.
+            and all in a check by sections; ends of ranges too large to try; small and far sizes at which rounding
+            decides the outputs; and texts too long for the whole model, that its layers do not read alone.
 
     >>> by = "PyTorch in float32; float64 was not needed"
     >>> shapes, case = ((2, 8),), "one (batch_size=2)"
