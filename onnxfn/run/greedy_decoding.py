@@ -27,11 +27,10 @@ ChooseTokens = Callable[[Array, Array], Array]
 class Decoder:
     """The ONNX Runtime sessions of a decoder.
 
-    `first` runs the prompt and `later` the other tokens; they may be the same session. `embeddings` computes the
-    embeddings of tokens, if the decoder takes these. `constant_feeds` are inputs that are the same at each step.
-    `cache` is, for each input of the cache, the output that it is fed back from; None: as their names say. `features`
-    are the rows that stand in the prompts in place of placeholder tokens, by the id of these. `positions` computes the
-    positions of tokens.
+    `first` runs the prompt, `later` the other tokens, maybe in one session. `embeddings` computes those of tokens, if
+    the decoder takes them. `constant_feeds` are inputs that are the same at each step. `cache`: from an input of the
+    cache to the output that it is fed back from; None: as their names say. `features`: the rows that stand in place of
+    placeholder tokens, by the id of these. `positions` computes the positions of tokens.
     """
 
     first: Any

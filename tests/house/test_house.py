@@ -32,12 +32,12 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_883,
+    "specs": 9_886,
     "architectures": 8_015,
     "weights": 2_967,
     "models": 1_837,
-    "graphs": 8_354,
-    "run": 1_354,
+    "graphs": 8_352,
+    "run": 1_353,
     "check": 6_118,
     "export": 12_176,
 }

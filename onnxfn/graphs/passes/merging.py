@@ -19,8 +19,7 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     Before: inputs and outputs of both graphs have the names of the plan. Each output of the filler computes an input of
     the model (`fills`), and each input of the filler is also an input of the model.
     After: the graph begins with an If. If the first of the filled inputs has no elements, it runs the filler; else it
-    passes these inputs on. The other nodes read its outputs. Shared weights are duplicates until `merge_slots`. The
-    filler cannot be used again. CaptureFailed if its ports do not correspond to inputs of the model.
+    passes these inputs on. Shared weights are duplicates until `merge_slots`. CaptureFailed if ports do not correspond.
     """
     import onnx_ir
     from onnx_ir.tape import Tape
@@ -60,8 +59,7 @@ def insert_branches(model: Any, other: Any, condition: Condition, axes: Mapping[
     Before: inputs and outputs of both graphs have the names of the plan. `axes`: an input, and the number of its axis,
     for each axis in the condition.
     After: the graph is an If, with the nodes of the two graphs as its branches. Shared weights are duplicates until
-    `merge_slots`. The other graph cannot be used again. CaptureFailed if the condition has an operator that ONNX does
-    not have for whole numbers.
+    `merge_slots`. CaptureFailed if the condition has an operator that ONNX does not have for whole numbers.
     """
     import onnx_ir
     from onnx_ir.tape import Tape

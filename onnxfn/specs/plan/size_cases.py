@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from math import gcd, prod
+from operator import itemgetter
 
 from attrs import frozen
 from toolz import unique
@@ -65,7 +66,7 @@ def unreached(base: Sizes, conditions: Sequence[Condition], allowed: Callable[[S
 
 
 def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
-    """Sizes that need no condition: each axis small, all small, twice as large, the last two exchanged, unequal primes.
+    """Sizes that need no condition: each axis or all small, twice as large, the last two exchanged, unequal primes.
 
     >>> [case.reason for case in small_and_far_sizes({"n": 9}, lambda sizes: sizes["n"] > 4)]
     ['n=5', 'n=7', 'larger sizes', 'prime sizes']
@@ -73,6 +74,7 @@ def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[
     last = [*base][-2:]
     small = (SizeCase(f"{name}={size}", {**base, name: size}) for name in base for size in SMALL if size < base[name])
     of_all = {
+        "sizes of 1": dict.fromkeys(base, 1),
         "small sizes": {name: min(size, 2 + number) for number, (name, size) in enumerate(base.items())},
         "larger sizes": {name: 2 * size for name, size in base.items()},
         "exchanged sizes": {**base, **dict(zip(last, [base[name] for name in reversed(last)], strict=True))},
@@ -134,13 +136,14 @@ def simplest(
 def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes], *, all_alike: bool) -> list[Condition]:
     """The smallest size of an axis above all that failed; empty if none passed above them."""
     # The size of an axis tells what failed from what passed: among all sizes, or among those that differ in it alone.
+    ends = list[tuple[int, str]]()
     for name in sizes:
         alike = [each for each in (*failed, *passed) if all_alike or {**each, name: 0} == {**sizes, name: 0}]
         worst = max(each[name] for each in failed if each in alike)
         above = [each[name] for each in passed if each in alike and each[name] > worst]
         if above and (not all_alike or len(above) == len(passed)):
-            return [Condition(f"{name} >= {min(above)}")]
-    return []
+            ends.append((min(above), name))
+    return [Condition(f"{name} >= {least}") for least, name in sorted(ends, key=itemgetter(0))[:1]]
 
 
 def _sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool]) -> Iterator[SizeCase]:
