@@ -44,9 +44,8 @@ def build_graph(
     """The finished graph of a part, its initializers bound to the tensors of `weights`, which are not copied.
 
     `weights` is a model with the parameters and buffers of `model`; None is `model` itself. The parameters of `model`
-    have the float dtype of the part, and need no values; those of another dtype in `weights` are converted when they
-    are written. The graph is loaded from the template cache if it is there; else it is built, and saved there.
-    `unbound_graph` builds it: see `captured_once`; None traces the model.
+    have the float dtype of the part, and need no values. The graph is loaded from the template cache if it is there;
+    else it is built, and saved there. `unbound_graph` builds it: see `captured_once`; None traces the model.
     """
     tensors = (weights or model).state_dict(keep_vars=True)
     with tracing_alone(timed, part.name):

@@ -112,10 +112,11 @@ def generate(
         [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
     """
     path, suffix, stop_ids = prompts.export_path(exported), _suffix(exported, dtype), prompts.stop_tokens(stop)
-    folder, steps = onnx_folder(path), prompts.number_of_tokens(max_new_tokens)
-    is_encoded = (folder / f"{ENCODER}{suffix}.onnx").is_file()
+    steps = prompts.number_of_tokens(max_new_tokens)
     if path.is_dir():
         checkpoint_files(path)
+    folder = onnx_folder(path)
+    is_encoded = (folder / f"{ENCODER}{suffix}.onnx").is_file()
     if isinstance(input_ids, str):
         processor = prompts.saved_processor(path)
         prompt = prompts.processed(processor, input_ids, images, audio)

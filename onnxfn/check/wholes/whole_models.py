@@ -58,10 +58,9 @@ def whole_model_report(
 ) -> Report:
     """Compares the files of a plan, run one after the other, with the whole model; empty if nothing reads images.
 
-    Quantized files are measured: each has a proof of its own. A prompt that PyTorch refuses is a finding: nothing of it
-    is compared. A text alone is none if another prompt is compared: Kosmos-2 and BLIP-2 refuse a text without an image.
-    `model` has the float dtype of the plan. What the processor makes of a text with pictures is one more case.
-    CheckFailed if the files cannot be run one after the other.
+    Quantized files are measured: each has a proof of its own. A prompt that PyTorch refuses is a finding; a text alone
+    is none if another prompt is compared: Kosmos-2 and BLIP-2 refuse a text without an image. `model` has the float
+    dtype of the plan. CheckFailed if the files cannot be run one after the other.
     """
     whole = whole_model(model, plan, folder, session_for)
     if whole is None:

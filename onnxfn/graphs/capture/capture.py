@@ -89,10 +89,6 @@ def tracing(model: Any, part: Part, noted: trace_settings.Noted, tick: Tick = no
         yield called
 
 
-class BranchOnValues(Exception):
-    """Hides an error of torch from torch.export, which would print the graph so far; it is the cause."""
-
-
 def parameter_names(model: Any) -> Callable[[Any], str | None]:
     """A function from a tensor to the name of the parameter with its memory, the first of tied ones; else None."""
     names = {_memory(tensor): name for name, tensor in reversed(list(model.state_dict(keep_vars=True).items()))}
@@ -127,9 +123,11 @@ def exported_program(
         before = _buffer_versions(model)
         try:
             result = forward(tensors)
+        except trace_settings.BranchOnValues as hidden:
+            raise hidden from root_cause(hidden).with_traceback(hidden.__traceback__)  # with the lines of the model
         except RuntimeError as error:
             if trace_settings.DATA_DEPENDENT in str(error):
-                raise BranchOnValues from error
+                raise trace_settings.BranchOnValues from error
             raise
         after = _buffer_versions(model)
         common = before.keys() & after.keys()
@@ -149,9 +147,9 @@ def exported_program(
             return program
     except OnnxfnError:
         raise
-    except Exception as error:
+    except (Exception, trace_settings.BranchOnValues) as error:
         raise_no_memory(error)
-        shown = root_cause(error) if isinstance(error, BranchOnValues) else error
+        shown = root_cause(error) if isinstance(error, trace_settings.BranchOnValues) else error
         raise trace_error(model, part, sample, shown, noted or {}) from error
 
 

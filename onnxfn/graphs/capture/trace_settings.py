@@ -132,6 +132,10 @@ GOES_ON = (ast.Return, ast.Break, ast.Continue, ast.Yield)
 """Statements in an `if` after which it goes on without an error."""
 
 
+class BranchOnValues(BaseException):
+    """Hides an error of torch, its cause, from handlers in the model, and from torch.export, which would print much."""
+
+
 @contextmanager
 def assertions_hold(noted: Noted) -> Iterator[None]:
     """Takes assertions about values for true in a trace, and notes branches on sizes that depend on values."""
@@ -157,8 +161,11 @@ def _held(truth: Callable[[Any], bool], noted: Noted) -> Callable[[Any], bool]:
             of_counts = _of_counts(condition) if holds is None else None
             if of_counts is not None:
                 note(noted, caller, condition.node.expr, of_counts)
-            if DATA_DEPENDENT not in str(error) or holds is of_counts is None:
+            is_open = holds is of_counts is None
+            if DATA_DEPENDENT not in str(error) or (is_open and code.co_filename.startswith(tracing_packages())):
                 raise
+            if is_open:
+                raise BranchOnValues from error
             return bool(holds or of_counts)
 
     return held

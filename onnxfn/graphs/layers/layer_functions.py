@@ -36,8 +36,8 @@ def with_layer_functions(model: Any) -> Any:
     """A copy of a finished graph, in which each layer that equals another one is a call of a function.
 
     Before: nodes are named after their modules. A layer is the nodes of the outermost module of a list.
-    After: one node, named after the module, stands for them. What a layer computes for others without a weight of its
-    own, such as a mask, stays outside. Where layers differ, those of the lists inside them are compared.
+    After: one node, named after the module, stands for them. What a layer computes for others without a weight, such as
+    a mask, stays outside. Where layers differ, those of the lists inside them are compared.
     """
     copy = model.clone()
     names: dict[str, int] = {}

@@ -38,8 +38,7 @@ def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:
     """Replaces the parameters of the model by slots; `parameter_name` returns that of a tensor, or None.
 
     Before: the initializers of the graph hold tensors of the model.
-    After: each parameter is one initializer without values. No later pass can read it, so the graph fits every
-    checkpoint. Other tensors, such as a table that the model computes, are constants of the graph.
+    After: each parameter is one initializer without values, so the graph fits every checkpoint.
     """
     for value in model.graph.initializers.values():
         raw = getattr(value.const_value, "raw", None)
@@ -59,8 +58,7 @@ def pretranspose(model: Any) -> Any:
     """Moves the transposition of parameters from the graph into their slots.
 
     Before: Transpose nodes read slots.
-    After: a slot that only equal Transpose nodes read has its axes in their order, and the nodes are gone. If another
-    node reads the slot, too (a tied embedding), nothing changes: the parameter would be stored twice.
+    After: a slot that only equal Transpose nodes read has its axes in their order, and the nodes are gone.
     """
     import onnx_ir
 

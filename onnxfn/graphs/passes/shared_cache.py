@@ -43,8 +43,7 @@ def tell_lengths(model: Any) -> Any:
     """Tells each Attention how many keys of its buffers count.
 
     Before: a fused graph of opset 24 or later, whose new keys and values are written by TensorScatter.
-    After: `nonpad_kv_seqlen` of each Attention that reads such buffers is the index of the first new token plus the
-    number of new tokens. No key behind these is read, whatever the mask says.
+    After: `nonpad_kv_seqlen` of each Attention that reads such buffers is the index behind the last new token.
     """
     for node in [node for node in model.graph if nodes.is_operator(node, "Attention")]:
         scatter = nodes.producer(node.inputs[1], "TensorScatter")

@@ -134,8 +134,7 @@ def simplest(
 
 
 def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes], *, all_alike: bool) -> list[Condition]:
-    """The smallest size of an axis above all that failed; empty if none passed above them."""
-    # The size of an axis tells what failed from what passed: among all sizes, or among those that differ in it alone.
+    """The smallest size of an axis above all that failed, of all sizes or of those that differ in it alone."""
     ends = list[tuple[int, str]]()
     for name in sizes:
         alike = [each for each in (*failed, *passed) if all_alike or {**each, name: 0} == {**sizes, name: 0}]

@@ -8,7 +8,7 @@ from fine_tunes import save_berts
 
 from onnxfn import BatchResult
 from onnxfn.export.batch.records import JobResult, batch_sections, batch_title
-from onnxfn.export.cli.texts import screen
+from onnxfn.specs.results.result_facts import screen
 
 
 def run(*words):

@@ -40,11 +40,6 @@ def from_the_middle(x):
     return x + ends + table[half : half + columns]
 
 
-def other_when_long(x):
-    """A branch on a number that no trace near the sample sees."""
-    return x * 2 if index(x.shape[1]) > 5000 else x
-
-
 def scaled_when_large(x):
     """A constant that is another for large images."""
     return x * (2 if index(x.shape[2]) * index(x.shape[1]) > 20_000 else 3)
@@ -141,7 +136,7 @@ BRANCHES = {
         "3 rows columns",
         [f"1 + (-1 + math.trunc(32.0 * float(math.ceil(float(math.trunc({SCALE} * float(rows))) / 32.0)))) // 64 < 2"],
     ),
-    "a size": (other_when_long, (2, 6, 3), "batch time 3", ["time <= 5000"]),
+    "a size": (lambda x: x * 2 if index(x.shape[1]) > 5000 else x, (2, 6, 3), "batch time 3", ["time <= 5000"]),
     "the end of a table": (from_the_middle, (2, 6, 4), "batch rows columns", ["rows <= 399", "columns <= 133"]),
     "a size as text": (first_digit, (2, 6, 8), "batch height width", ["height == 6", "width == 8"]),
     "a square": (lambda x: 2 * x if x.shape[1] ** 2 > 10**6 else x, (2, 6, 3), "b n 3", ["n <= 1000"]),
