@@ -80,8 +80,8 @@ def _array(port: Any, values: Any, name: str) -> Array:
 
 def _misfit(port: Any, array: Array, why: str, name: str) -> InvalidSpec:
     """The error of an array that does not have the axes of an input, such as `[batch_size, 3]`."""
-    axes = ", ".join(str(axis or "_") for axis in port.shape)
-    return InvalidSpec(f"{port.name} has the shape {list(array.shape)}{why}; {name} takes [{axes}]")
+    axes = f"[{', '.join(str(axis or '_') for axis in port.shape)}]"
+    return InvalidSpec(f"{port.name} has the shape {list(array.shape)}{why}; {name} takes {axes}")
 
 
 def _sized(ports: Mapping[str, Any], arrays: Mapping[str, Array]) -> Iterator[tuple[str, Any, int]]:

@@ -102,7 +102,7 @@ class BatchEvent:
 
     Attributes:
         path: The folder of the export that starts or ends.
-        status: `start`, `retry`, or the status of the job that ended. A job that is skipped has no `start`.
+        status: `start`, `retry`, or the status of the job that ended. A job that does not run has no `start`.
         completed: How many jobs have ended.
         total: The number of all jobs.
         seconds: Seconds since the first job started.

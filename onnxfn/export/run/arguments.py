@@ -132,9 +132,12 @@ def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
 def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) -> None:
     """Raises InvalidSpec for a wrong spec, module or destination, and errors for a checkpoint that is not complete."""
     check_model(spec, model)
-    is_binary_file = callable(getattr(path, "write", None)) and not hasattr(path, "encoding")
-    if not (isinstance(path, str | PathLike | None) or is_binary_file):
-        raise InvalidSpec(f"path is of the type {type(path).__name__}; pass a path, a file object, or None")
+    is_of_bytes = callable(getattr(path, "write", None)) and not hasattr(path, "encoding")
+    is_open = is_of_bytes and not getattr(path, "closed", False) and getattr(path, "writable", lambda: True)()
+    if not (isinstance(path, str | PathLike | None) or is_open):
+        raise InvalidSpec(
+            f"path is of the type {type(path).__name__}; pass a path, None, or a file open to write bytes"
+        )
     if checkpoint is not None and not Path(checkpoint).is_dir():
         raise ModelNotFound(
             f"no folder {str(checkpoint)!r}; pass the folder of the model's checkpoint, or leave checkpoint out"

@@ -40,7 +40,7 @@ class Event:
         seconds: How long the stage has run.
         status: `start`, `progress`, `end` or `failure`.
         completed: How much is ready: bytes of `write`, `copy`, `complete`, cases of `check`, weights of `load`; else 0.
-        total: The bytes, cases or weights of the whole stage; 0 where they are not known.
+        total: The bytes, cases or weights of the stage, as far as they are known then; 0 where they are not.
     """
 
     stage: str

@@ -133,7 +133,7 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
         indent: Spaces for each level; None writes one line.
 
     Returns:
-        The JSON text; `from_json(to_json(record)) == record`. It has the number of its form and the version of onnxfn.
+        The JSON text, which `from_json` reads, with `record=` for a record other than a spec.
 
     Raises:
         InvalidSpec: `record` is not a record, or one that `from_json` does not read, such as options of an export. Or
