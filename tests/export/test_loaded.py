@@ -160,7 +160,7 @@ def test_a_file_object_gets_the_bytes_of_the_file(bert, t5, tmp_path):
     several = refusal(InvalidSpec, onnxfn.export, T5, t5, io.BytesIO())
     assert "name a folder" in several
     text = refusal(InvalidSpec, onnxfn.export, BERT, bert, io.StringIO())
-    assert text == "path is of the type StringIO; pass a path, None, or a file open to write bytes"
+    assert text == "path is of the type StringIO; pass a path, None, or a file open for bytes"
 
 
 def test_a_file_object_for_external_data_is_refused(bert, temporary_files):

@@ -115,7 +115,7 @@ FILL_MASK = onnxfn.spec_for("bert", "fill-mask")
 WRONG_TYPES = [
     ({"spec": "bert"}, "spec is of the type str; pass an ExportSpec, such as spec_for(model)"),
     ({"model": None}, "model is of the type NoneType; pass a torch.nn.Module, such as model_for(folder)"),
-    ({"path": 5}, "path is of the type int; pass a path, None, or a file open to write bytes"),
+    ({"path": 5}, "path is of the type int; pass a path, None, or a file open for bytes"),
     ({"checkpoint": 5}, "checkpoint of export is 5, of the type int; it must be str or Path or None"),
     ({"build": None}, "build of export is None, of the type NoneType; it must be BuildOptions"),
     ({"write": "optimum"}, "write of export is 'optimum', of the type str; it must be WriteOptions"),

@@ -39,7 +39,7 @@ BUDGET = {
     "graphs": 8_353,
     "run": 1_354,
     "check": 6_117,
-    "export": 12_179,
+    "export": 12_177,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

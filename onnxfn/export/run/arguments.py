@@ -135,9 +135,7 @@ def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) ->
     is_of_bytes = callable(getattr(path, "write", None)) and not hasattr(path, "encoding")
     is_open = is_of_bytes and not getattr(path, "closed", False) and getattr(path, "writable", lambda: True)()
     if not (isinstance(path, str | PathLike | None) or is_open):
-        raise InvalidSpec(
-            f"path is of the type {type(path).__name__}; pass a path, None, or a file open to write bytes"
-        )
+        raise InvalidSpec(f"path is of the type {type(path).__name__}; pass a path, None, or a file open for bytes")
     if checkpoint is not None and not Path(checkpoint).is_dir():
         raise ModelNotFound(
             f"no folder {str(checkpoint)!r}; pass the folder of the model's checkpoint, or leave checkpoint out"
