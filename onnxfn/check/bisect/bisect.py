@@ -22,7 +22,7 @@ from onnxfn.check.verdict.case_comparisons import CheckedFile, output_comparison
 from onnxfn.check.verdict.compare import Select, compare, token_features, valid_elements
 from onnxfn.check.verdict.verdict import Comparison
 from onnxfn.graphs.capture.capture import parameter_names
-from onnxfn.run.sessions import open_check_session
+from onnxfn.run.sessions import open_check_session, run_session
 from onnxfn.specs.algebra.dummies import Array, known_sizes, sized
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms
@@ -162,9 +162,7 @@ def _weights_of(model: Any, values: GraphValues) -> Callable[[str], frozenset[st
     )
 
 
-NOT_BISECTED = (
-    "only single runs of a file are bisected; the report of a check also has findings, texts and measurements"
-)
+NOT_BISECTED = "only single runs are bisected; PyTorch has the weights of a quantized file; validate checks the rest"
 
 
 @frozen(field_transformer=typed_fields)
@@ -182,7 +180,7 @@ class Divergence:
 
     >>> print(Divergence("model.onnx"))
     model.onnx: no output differs from PyTorch's
-      only single runs of a file are bisected; the report of a check also has findings, texts and measurements
+      only single runs are bisected; PyTorch has the weights of a quantized file; validate checks the rest
     """
 
     file: str
@@ -262,7 +260,8 @@ def _failing_cases(
     part = checked.part
     for case in cases:
         reference = case_reference(checked.model, part, case, checked.dtype)
-        outputs = session.run([output.name for output in part.spec.outputs], dict(reference.inputs))
+        names = [output.name for output in part.spec.outputs]
+        outputs = run_session(session, names, reference.inputs, checked.file.name)
         comparisons = output_comparisons(checked, reference, outputs)
         differing = [comparison for comparison in comparisons if not comparison.passed]
         if differing:

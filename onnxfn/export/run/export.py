@@ -82,8 +82,8 @@ def export(
         floors: What a quantized or 16-bit variant must reach in each measure, where it is not the default: see
             `Floors`. A part reads a text of the package, or pictures that are made, as `preprocessor` or the
             tokenizer of `checkpoint` computes them.
-        overwrite: Whether `path` may exist. What an earlier export wrote there, ONNX files, their external data and
-            unchanged side files, is deleted if this export does not replace it.
+        overwrite: Whether `path` may exist. Files of equal names are replaced, of a checkpoint, too. What an earlier
+            export wrote, ONNX files, their data and unchanged side files, is deleted if this one does not replace it.
         build: How graphs are built: repeated layers, template cache.
         write: How files are laid out and where weights are stored.
         on_event: Called with an `Event`, in the thread of this call, when a stage starts, up to four times a second

@@ -17,7 +17,7 @@ from onnxfn.export.run.runnable_images import image_sizes, moves_images, with_fi
 from onnxfn.models.dtypes import with_model_dtype
 from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Part, Plan
-from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.conditions import range_of, read_conditions
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, MissingValue
@@ -101,6 +101,8 @@ def planned_files(
     folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
     if isinstance(exported, Exported):
         return folder, exported.plan
+    if destination.is_file and not dtypes and with_model_dtype(spec, model).target == Target():
+        dtypes = [each for each in (dtype_of_stem(destination.path.stem),) if each != "float32"]  # its name has it
     planned = plan_for_destination(spec, model, config, destination, layout_of_files(folder), decoders, dtypes)
     return folder, evolve(planned, parts=[_part_of_file(part, folder / f"{part.name}.onnx") for part in planned.parts])
 

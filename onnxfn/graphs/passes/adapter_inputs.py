@@ -21,8 +21,7 @@ def add_adapter_inputs(model: Any, layers: Sequence[str]) -> Any:
 
     Before: a finished graph, whose parameters are slots.
     After: it has two more inputs, with empty defaults, for each layer whose name is, or ends with, one of `layers`. The
-    product of the layer's input with both is added to the product with its weight. CaptureFailed if such a weight is
-    read by another operator than a product.
+    product of the layer's input with both is added. CaptureFailed if another operator than a product reads its weight.
     """
     for value in list(model.graph.initializers.values()):
         slot = slot_of(value)

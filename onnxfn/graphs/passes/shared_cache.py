@@ -19,9 +19,8 @@ def share_cache(model: Any, part: Part) -> Any:
     """Lets past and present lie in one buffer that may be longer than the text.
 
     Before: a fused graph of opset 23 or later, whose inputs are those of the part. Each Attention joins the cache.
-    After: each Attention is a GroupQueryAttention that reads the whole mask. No node reads the length of the past from
-    a cache: it is the length of the mask minus that of the new tokens. CaptureFailed if another operator reads or
-    writes the cache.
+    After: each Attention is a GroupQueryAttention that reads the whole mask, whose length minus that of the new tokens
+    is that of the past. CaptureFailed if another operator reads or writes the cache.
     """
     from onnx_ir.passes import common
 
