@@ -55,7 +55,7 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - whatever happens, the user sees one line
         if debug:
             traceback.print_exception(error)
-        is_known = isinstance(error, OnnxfnError) and error.__cause__ is None  # its traceback says no more
+        is_known = isinstance(error, OnnxfnError) and isinstance(error.__cause__, OnnxfnError | None)  # says all
         saved = "" if debug or is_known else f" (traceback: {_saved_traceback(error)})"
         for line in (f"error: {error_line(error)}{saved}", *getattr(error, "__notes__", ())):
             say(without_token(with_options(line)), err=True)
