@@ -48,6 +48,8 @@ def export(
     form = result_form(values)
     request = request_of(model, named_after(model) if out is None else out, values)
     repository = checked_push(request, values)
+    if out is None:
+        say(f"no OUT: the files go to {request.path}", err=True)
     run(request, form, dry_run="dry_run" in values)
     if repository is not None:
         from onnxfn.export.report.push import uploaded

@@ -29,12 +29,10 @@ from onnxfn.weights.layouts import layout_of
 
 
 def named_after(model: str) -> Path:
-    """The folder in the current one that is named after a model, which is said; the model's own folder is another."""
+    """The folder in the current one that is named after a model; the model's own folder is another."""
     source = Path(model)
     folder = Path((source if source.name else source.resolve()).name.removesuffix(".gguf") or "model")
-    folder = folder.with_name(f"{folder.name}-onnx") if folder.resolve() == source.resolve() else folder
-    say(f"no OUT: the files go to {folder}", err=True)
-    return folder
+    return folder.with_name(f"{folder.name}-onnx") if folder.resolve() == source.resolve() else folder
 
 
 def checked_push(request: ExportRequest, values: Values) -> str | None:
