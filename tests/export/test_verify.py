@@ -85,7 +85,7 @@ def test_an_export_is_verified(exported):
     files = {file.name: file.stat().st_size for file in exported.iterdir() if file.name != report_file.REPORT_FILE}
     assert verification.passed
     assert (verification.files, verification.bytes) == (len(files), sum(files.values()))
-    assert str(verification).endswith("outputs passed at the export")
+    assert str(verification).endswith(" comparisons passed at the export")
     assert set(files) >= {"encoder_model.onnx", "decoder_model_merged.onnx", "encoder_model.onnx_data", "config.json"}
 
 

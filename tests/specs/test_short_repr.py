@@ -85,7 +85,7 @@ def test_results_say_their_verdict():
     difference = onnxfn.Difference("model", "logits", ((1, 2),), 1e-7, 1e-7, 1e-5, "one", passed=True)
     report = onnxfn.Report([difference], ["one"])
     plan = onnxfn.plan(LLAMA, CONFIG)
-    assert repr(report) == "Report(check passed, 1 output, 1 case)"
+    assert repr(report) == "Report(check passed, 1 comparison, 1 case)"
     result = onnxfn.Exported("out", ["out/model.onnx"], plan, 18, [("plan", 0.1)], report)
     assert repr(result) == "Exported(llama, text-generation-with-past, opset 18, check passed, 1 file)"
     part = "Part(name='model', spec=PlannedSpec(llama, text-generation-with-past, 63 inputs, 61 outputs, "

@@ -111,13 +111,13 @@ class FileFacts:
 
 @frozen
 class ExportReport:
-    """What a `report.json` says: files with size and digest, facts of graphs, outputs compared, measurements."""
+    """What a `report.json` says: files with size and digest, facts of graphs, comparisons, measurements."""
 
     files: Mapping[str, FileFacts]
     graphs: Mapping[str, Mapping[str, Any]]
     options: Mapping[str, Any]
     status: str
-    outputs: int
+    comparisons: int
     measurements: tuple[tuple[str, str, float], ...]
 
 

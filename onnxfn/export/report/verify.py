@@ -124,10 +124,10 @@ def _verified(folder: Path) -> Verification:
 
 
 def _check_words(report: report_file.ExportReport) -> str:
-    """The check at the export, in words: measurements on texts for a quantized file, else the compared outputs."""
+    """The check at the export, in words: measurements on texts for a quantized file, else its comparisons."""
     words = [f"{output} {name} {rounded(value)}" for output, name, value in report.measurements if name != "cases"]
-    outputs = counted(report.outputs, "outputs")
-    compared = [f"check of {outputs} passed at the export"] if report.outputs or not words else []
+    number = counted(report.comparisons, "comparisons")
+    compared = [f"check of {number} passed at the export"] if report.comparisons or not words else []
     return ", ".join([*compared, *([f"measured at the export: {', '.join(words)}"] if words else [])])
 
 

@@ -161,8 +161,8 @@ class Report:
         output         error    bound    error/bound  status  worst at
         model: logits  2.0e-07  1.0e-05  0.02         ok      one
       compared with
-        PyTorch in float32; float64 was not needed  1 output  a few roundings of the
-            dtype x the output's size
+        PyTorch in float32; float64 was not needed  1 comparison  a few roundings of
+            the dtype x the output's size
       cases
         one (batch_size=2)
     """
