@@ -214,7 +214,7 @@ ADVICE: Mapping[int, str] = MappingProxyType(
         errno.ENAMETOOLONG: "choose a shorter name",
         errno.ENOTDIR: "a part of the path is a file; choose a path below a folder",
         errno.EEXIST: "choose another path",
-        errno.EISDIR: "a folder has this name; choose another path",
+        errno.EISDIR: "choose another path",
         errno.ELOOP: "the path is a link to itself; choose another path",
         errno.EMFILE: "the system limits the number of open files (ulimit -n); raise the limit",
         errno.EXDEV: "choose a path on one file system",
