@@ -204,7 +204,7 @@ def test_the_heading_of_a_result_has_its_verdict_time_size_and_versions():
         "llama · text-generation-with-past · opset 18 · check passed",
         "  2.1 s · 5.10 MB · onnxfn 0.1.0, torch 2.13.0",
     ]
-    assert re.search(r"\n    model.onnx +4.10 MB +1.2 million +312 +ok +0.01\n", str(result))
+    assert re.search(r"\n    model.onnx +float32 +4.10 MB +1.2 million +312 +ok +0.01\n", str(result))
     assert re.search(r"\n    logits +float32\[batch_size, sequence_length, 99\]\n", str(result))
 
 
@@ -219,7 +219,7 @@ def test_the_heading_of_a_result_has_its_verdict_time_size_and_versions():
 def test_a_report_says_why_an_error_is_allowed(reference, reason):
     by_reference = Difference("model", "y", ((2,),), 1e-7, 1e-7, 1e-5, "one", passed=True, references=(reference,))
     shown = re.sub(r"\s+", " ", str(Report([by_reference], ["one"])))
-    assert f"{reference} 1 output {reason}" in shown
+    assert f"{reference} 1 comparison {reason}" in shown
 
 
 # The points of `Report.plot`, and the plot where matplotlib is installed

@@ -140,8 +140,7 @@ def _head(plan: Plan, path: str, *, is_dry_run: bool) -> dict[str, Any]:
 def _part_facts(plan: Plan, part: Part) -> dict[str, Any]:
     """The dtype and the opset of a part, and the bytes of its weights."""
     sizes = {size.part: size.bytes for size in plan.weight_bytes}
-    dtype = part.dtype or part.spec.target.float_dtype or "float32"
-    return {"dtype": dtype, "opset": part.spec.target.opset, "weight_bytes": sizes.get(part.name)}
+    return {"dtype": printing.dtype_of(part), "opset": part.spec.target.opset, "weight_bytes": sizes.get(part.name)}
 
 
 def _graph(exported: Exported, file: str) -> dict[str, Any]:

@@ -23,6 +23,8 @@ def write_page(folder: Path, file: Path, *, overwrite: bool) -> Path:
     folders = report_folders(folder) if folder.is_dir() else []
     if not folders:
         raise ModelNotFound(f"no {REPORT_FILE} in {folder}; report takes the folder of an export")
+    if file.is_dir():
+        raise OutputExists(f"{file} is a folder; name a file with --out")
     if file.exists() and not overwrite:
         raise OutputExists(f"{file} exists; pass --overwrite, or name another file with --out")
     with write_errors(file):
@@ -60,12 +62,11 @@ def _folder_facts(content: Mapping[str, Any], folder: Path | None) -> ResultFact
         " · ".join(filter(None, (content["name"], content["task"], opsets, status))),
         f"{file_size(size).partition(',')[0]} · {versions_text(content['versions'])}{AT_EXPORT if folder else ''}",
         {
-            path: {"dtype": _dtype(path, graph, content)}
-            | graph_columns(sizes[path], graph.get("parameters"), graph.get("nodes"))
+            path: graph_columns(_dtype(path, graph, content), sizes[path], graph.get("parameters"), graph.get("nodes"))
             | variant_columns(report, PurePosixPath(path).stem)
             for path, graph in graphs.items()
         },
-        [path for path in files if path not in graphs],
+        sorted({*files, REPORT_FILE} - graphs.keys()),
         {path: _ports(graph) for path, graph in graphs.items() if first is None or PurePosixPath(path).stem in first},
         [
             ("left out", left_out),

@@ -124,14 +124,14 @@ def report_sections(report: Any) -> Sections:
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
         for group in layer_groups(names)
     ]
-    # The number of outputs for each reference, and the bound of an error: see check/verdict.
+    # The number of comparisons with each reference, and the bound of an error: see check/verdict.
     counts = Counter(reference for difference in report.differences for reference in difference.references)
     why = {each: next((reason for words, reason in WHY_ALLOWED.items() if words in each), "") for each in counts}
     return [
         ("findings", [(finding,) for finding in report.findings]),
         (BY_SECTIONS, section_rows(report.sections)),
         ("ONNX Runtime against PyTorch", with_heads(head, rows)),
-        ("compared with", [(each, counted(count, "outputs"), why[each]) for each, count in counts.items()]),
+        ("compared with", [(each, counted(count, "comparisons"), why[each]) for each, count in counts.items()]),
         ("measured against PyTorch in float32", measured_rows(report.measurements)),
         ("not checked", [(name,) for name in report.unchecked]),
         ("cases", [(case,) for case in report.cases]),
@@ -155,9 +155,14 @@ def left_out_sections(plan: Any) -> Sections:
     return list(filter(itemgetter(1), sections))
 
 
+def dtype_of(part: Any) -> str:
+    """The dtype that a part is for, else that of its weights."""
+    return str(part.dtype or part.spec.target.float_dtype or "float32")
+
+
 def weight_sections(plan: Any) -> Sections:
     """The size of the weights of each file of a plan, with its dtype, if that is known."""
-    dtypes = {part.name: part.dtype or part.spec.target.float_dtype or "" for part in plan.parts}
+    dtypes = {part.name: dtype_of(part) for part in plan.parts}
     rows = [(f"{size.part}.onnx", dtypes.get(size.part, ""), file_size(size.bytes)) for size in plan.weight_bytes]
     heading = "bytes of weights alone; a file also has nodes and constants, and lacks weights that no output needs"
     return [(heading, rows)] if rows else []
@@ -313,8 +318,8 @@ def versions_text(versions: Mapping[str, str | None]) -> str:
 
 
 def report_words(report: Any) -> list[str]:
-    """Whether a check passed, and the number of its outputs, cases and findings."""
-    words = [check_status(report), counted(len(report.differences), "outputs"), counted(len(report.cases), "cases")]
+    """Whether a check passed, and the number of its comparisons, cases and findings."""
+    words = [check_status(report), counted(len(report.differences), "comparisons"), counted(len(report.cases), "cases")]
     others = {"measurements": len(report.measurements), "findings": len(report.findings)}
     return [*words, *(counted(count, name) for name, count in others.items() if count)]
 

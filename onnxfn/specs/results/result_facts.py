@@ -74,7 +74,7 @@ def exported_facts(exported: Any) -> ResultFacts:
         " · ".join(printing.exported_words(exported)),
         printing.exported_summary(exported),
         {
-            name: graph_columns(size.bytes, size.parameters, size.nodes)
+            name: graph_columns(printing.dtype_of(exported.plan[size.part]), size.bytes, size.parameters, size.nodes)
             | variant_columns(exported.report, PurePath(name).stem)
             for name, size in graphs.items()
         },
@@ -110,10 +110,10 @@ def relative_names(exported: Any) -> list[str]:
     return [(path.relative_to(root) if path.is_relative_to(root) else path).as_posix() for path in paths]
 
 
-def graph_columns(size: int, parameters: int | None, nodes: int | None) -> dict[str, str]:
-    """How large a graph is: the bytes of its file and of its external data, its parameters and its nodes."""
-    known = {"parameters": parameters and magnitude(parameters), "nodes": nodes and str(nodes)}
-    return {"size": file_size(size).partition(",")[0] if size else "", **{key: str(known[key] or "") for key in known}}
+def graph_columns(dtype: str, size: int, parameters: int | None, nodes: int | None) -> dict[str, str]:
+    """The dtype of a graph, the bytes of its file and of its external data, its parameters and its nodes."""
+    numbers = {"parameters": magnitude(parameters) if parameters else "", "nodes": str(nodes or "")}
+    return {"dtype": dtype, "size": file_size(size).partition(",")[0] if size else "", **numbers}
 
 
 def variant_columns(report: Any, part: str) -> dict[str, str]:
@@ -136,7 +136,7 @@ def _width(rows: Rows) -> int:
     return sum(2 + max(map(len, column)) for column in zip(*rows, strict=True)) - 2
 
 
-LEAST_NEEDED = ("nodes", "parameters", "weights", "dtype", "cases", "kl")
+LEAST_NEEDED = ("dtype", "nodes", "parameters", "weights", "cases", "kl")
 """The columns of files that a narrow screen leaves out, the first one first."""
 
 
