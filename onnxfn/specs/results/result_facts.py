@@ -197,20 +197,15 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
     report = facts.report
     where = f"files in {facts.root}" if facts.root else "files"
     failed = [] if report is None or report.passed else printing.report_sections(report)[:4]
+    names = dict.fromkeys(map(printing.case_name, report.cases)) if report is not None else ()
     return [
         (where, file_rows(facts, width)),
         *port_sections(facts.ports),
         *failed,
         *facts.notes,
         ("not checked", [(listed(report.unchecked, most=2),)] if report is not None and report.unchecked else []),
-        ("cases", case_names(report)),
+        ("cases", [("; ".join(names),)] if names else []),
     ]
-
-
-def case_names(report: Any) -> Rows:
-    """The names of the cases of a report without their sizes, in a row."""
-    names = dict.fromkeys(map(printing.case_name, report.cases)) if report is not None else ()
-    return [("; ".join(names),)] if names else []
 
 
 def all_sections(facts: ResultFacts) -> Sections:
