@@ -32,7 +32,7 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_885,
+    "specs": 9_883,
     "architectures": 8_015,
     "weights": 2_967,
     "models": 1_837,

@@ -1,7 +1,4 @@
-"""What a result shows: one description, which is printed on a terminal, in a notebook, on a page and on a card.
-
-`exported_facts` takes it from a result, `export/report/folder_report.py` from the `report.json` of a folder.
-"""
+"""What a result, or the `report.json` of a folder, shows on a terminal, in a notebook, on a page and on a card."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -113,6 +110,7 @@ def relative_names(exported: Any) -> list[str]:
 def graph_columns(dtype: str, size: int, parameters: int | None, nodes: int | None) -> dict[str, str]:
     """The dtype of a graph, the bytes of its file and of its external data, its parameters and its nodes."""
     numbers = {"parameters": magnitude(parameters) if parameters else "", "nodes": str(nodes or "")}
+    dtype = "" if parameters == 0 else dtype  # that of its weights
     return {"dtype": dtype, "size": file_size(size).partition(",")[0] if size else "", **numbers}
 
 
@@ -197,7 +195,7 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
     report = facts.report
     where = f"files in {facts.root}" if facts.root else "files"
     failed = [] if report is None or report.passed else printing.report_sections(report)[:4]
-    names = dict.fromkeys(map(printing.case_name, report.cases)) if report is not None else ()
+    names = dict.fromkeys(map(printing.case_name, report.cases if report is not None else ()))
     return [
         (where, file_rows(facts, width)),
         *port_sections(facts.ports),
