@@ -77,10 +77,9 @@ class Placeholders:
     """The rules by which tokens and features become one sequence.
 
     `tokens`: from the name of features to the id of the token that stands for one row of them. `merge_size`: how many
-    patches in height, and in width, become one token, and `newlines` how many tokens follow each row of these: for
-    positions in three axes. `special`: ids of all tokens that the configuration names: begins, ends, placeholders,
-    padding. `padding`: its id, where a model counts no tokens with that id; None: any token may be padding. `starts`:
-    from the name of features to the id of the token before them, if there is one.
+    patches in height, and in width, become one token, and `newlines` how many tokens follow each row of these.
+    `special`: ids of all tokens that the configuration names. `padding`: its id, where a model counts no tokens with
+    that id; None: any token may be padding. `starts`: from the name of features to the id of the token before them.
     """
 
     tokens: Mapping[str, int] = field(factory=dict)

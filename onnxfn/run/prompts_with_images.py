@@ -48,9 +48,8 @@ def whole_prompts(
 ) -> Iterator[Prompt]:
     """A text alone; for each tower a text with an image, one with several, and a batch with an image in each text.
 
-    The texts of the batch have other lengths: they are padded on the left. The towers are by the stem of their files
-    without the suffix of a dtype, and `table` looks up the embeddings of tokens. `features_of` runs a tower on its
-    inputs: a text has a placeholder token for each row of its features.
+    The texts of the batch are padded on the left. The towers are by the stem of their files without the suffix of a
+    dtype, and `table` looks up the embeddings of tokens. `features_of` runs a tower on its inputs.
     """
     ids = next(input_ for input_ in table.inputs if input_.name == IDS)
     drawn = dummies(table, dict(zip(names(ids.axes), (1, 16 * TOKENS), strict=True)))[IDS].ravel().tolist()

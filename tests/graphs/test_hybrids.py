@@ -8,6 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from graph_edits import nodes
 
 from onnxfn import export, spec_for, with_opset
 
@@ -29,14 +30,14 @@ def test_a_hybrid_has_operators_in_place_of_scans_and_their_definitions_compute_
     assert exported.report.passed
     path = tmp_path / "out" / "model.onnx"
     proto = onnx.load(path)
-    counts = Counter(node.op_type for node in proto.graph.node)
+    counts = Counter(node.op_type for node in nodes(proto))
     assert "Scan" not in counts
     assert counts.keys() & {"CausalConvWithState", "LinearAttention", "MoE"} == COUNTS[name]
     assert {function.name for function in proto.functions} == COUNTS[name]
     feeds = {each.name: _values(each) for each in onnxruntime.InferenceSession(path).get_inputs()}
     with_kernels = onnxruntime.InferenceSession(path).run(None, feeds)
     # ONNX Runtime has no kernel for an operator of this domain: it runs the definition.
-    for each in (*(node for node in proto.graph.node if node.op_type in COUNTS[name]), *proto.functions):
+    for each in (*nodes(proto, *COUNTS[name]), *proto.functions):
         each.domain = "of.nobody"
     proto.opset_import.append(onnx.helper.make_opsetid("of.nobody", 1))
     defined = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, feeds)

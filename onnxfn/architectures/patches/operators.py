@@ -1,8 +1,6 @@
-"""Linear attention, causal convolutions and experts as one operator each, in place of what traces compute them by.
+"""Linear attention, causal convolutions and experts as one operator of `com.microsoft` each.
 
-The operators are those of `com.microsoft`: ONNX Runtime 1.32 has kernels for them, and none for the standard ones of
-opset 27, whose definitions in small operators it runs. The graph gets the standard ones as their definitions. Experts
-have no standard operator.
+ONNX Runtime 1.32 has kernels for these alone. Their definitions are the standard operators of opset 27, if there are.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +53,9 @@ def delta_recurrence(
     query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """For `recurrent.delta_recurrence`."""
-    return _linear_attention((query, key, value), state, log_decay, beta)
+    flat = (tensor.flatten(2) for tensor in (query, key, value, log_decay))
+    final_state, outputs = _linear_attention(key.shape[2], state, *flat, beta)
+    return final_state, outputs.unflatten(2, value.shape[2:])
 
 
 def linear_recurrence(
@@ -64,24 +64,33 @@ def linear_recurrence(
     """For `recurrent.linear_recurrence`, where a head has one decay; its keys are the columns, its values the rows."""
     if tuple(log_decay.shape[-2:]) != (1, 1) or rows.dim() != 4:  # noqa: PLR2004 - batch, length, heads, size
         return scanned_recurrence(log_decay, rows, columns, reader, state)
-    log_decay = log_decay.flatten(-3).expand(rows.shape[:3])
-    state = None if state is None else state.transpose(-1, -2)
-    final_state, outputs = _linear_attention((reader, columns, rows), state, log_decay, None)
-    return final_state.transpose(-1, -2), outputs
+    heads = rows.shape[2]
+
+    def of_text(state: Any, *inputs: Tensor) -> Any:
+        final_state, outputs = _linear_attention(heads, None if state is None else state.mT, *inputs)
+        return final_state.mT.contiguous(), outputs
+
+    def of_token(state: Tensor, query: Tensor, key: Tensor, value: Tensor, decay: Tensor) -> Any:
+        # With keys and values exchanged no state is transposed, but the outputs of the operator are others.
+        final_state, _ = _linear_attention(heads, state, value, value, key, decay)
+        outputs = final_state @ query.unflatten(2, (heads, -1)).permute(0, 2, 3, 1)
+        return final_state, outputs.permute(0, 3, 1, 2).flatten(2).contiguous()
+
+    decay = log_decay.flatten(-3).expand(rows.shape[:3])
+    inputs = (state, *(each.flatten(2) for each in (reader, columns, rows)), decay)
+    is_token = torch.ones_like(decay[0, :, 0]).sum() == 1
+    either = of_text(*inputs) if state is None else torch_name("cond")(is_token, of_token, of_text, inputs)
+    return either[0], either[1].unflatten(2, rows.shape[2:])
 
 
-def _linear_attention(
-    tensors: tuple[Tensor, Tensor, Tensor], state: Tensor | None, log_decay: Tensor, beta: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The final state, `[batch, heads, key_size, value_size]`, and the outputs of queries, keys and values."""
-    _, key, value = tensors
-    heads = {"q_num_heads": key.shape[2], "kv_num_heads": key.shape[2], "scale": 1.0}
-    gates = (log_decay.flatten(2), *(() if beta is None else (beta,)))
-    inputs = (*(tensor.flatten(2) for tensor in tensors), None if state is None else state.float(), *gates)
-    shapes = (inputs[2].shape, (key.shape[0], *key.shape[2:], value.shape[3]))
-    rule = "gated" if beta is None else "gated_delta"
-    outputs, final_state = _operator("LinearAttention", inputs, shapes, update_rule=rule, **heads)
-    return final_state, outputs.unflatten(2, value.shape[2:])
+def _linear_attention(heads: int, state: Tensor | None, *inputs: Tensor) -> Sequence[Tensor]:
+    """The final state and the outputs, of queries, keys and values in one axis, logarithms of decays, maybe betas."""
+    _, key, value, *gates = inputs
+    shapes = (value.shape, (key.shape[0], heads, key.shape[2] // heads, value.shape[2] // heads))
+    own = (*inputs[:3], None if state is None else state.float(), *gates)
+    numbers = {"q_num_heads": heads, "kv_num_heads": heads, "scale": 1.0}
+    rule = "gated" if len(gates) == 1 else "gated_delta"
+    return _operator("LinearAttention", own, shapes, update_rule=rule, **numbers)[::-1]
 
 
 def experts_forward(self: Any, experts_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:

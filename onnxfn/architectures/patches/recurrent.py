@@ -173,10 +173,9 @@ def linear_recurrence(
 ) -> tuple[Tensor, Tensor]:
     """The final state and the outputs of a recurrence: the state decays, and each token adds a product to it.
 
-    The logarithm of the decay is `[batch, length, ..., rows, columns]`, where a size may be 1, or has no axes for batch
-    and length. The factors of the product are `rows`, `[batch, length, ..., rows]`, and `columns`. An output is a sum
-    over the columns of the state, with the weights `reader`. The initial state is `[batch, ..., rows, columns]`; None:
-    zeros.
+    The logarithm of the decay is `[batch, length, ..., rows, columns]`, where a size may be 1, or has no batch and no
+    length. The factors of the product are `rows`, `[batch, length, ..., rows]`, and `columns`. An output is a sum over
+    the columns of the state, with the weights `reader`. The initial state is `[batch, ..., rows, columns]`, or zeros.
     """
 
     def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:

@@ -33,6 +33,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "proxy_mode": "torch.fx.experimental.proxy_tensor:get_proxy_mode",
         "python_dispatcher": "torch._dispatch.python:enable_python_dispatcher",
         "fake_mode_of": "torch._guards:detect_fake_mode",
+        "cond": "torch._higher_order_ops.cond:cond_op",
         "scan": "torch._higher_order_ops.scan:scan",
         # tensors without values
         "FakeTensor": "torch._subclasses.fake_tensor:FakeTensor",

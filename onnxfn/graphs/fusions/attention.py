@@ -172,9 +172,8 @@ def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
 def multiply_groups(model: Any) -> Any:
     """Multiplies by keys and values before they are repeated for groups of heads: the copies are not written.
 
-    Before: `left @ repeated`, where `left` is `[batch, heads, rows, size]`, and each of `groups` heads is repeated for
-    `heads / groups` of `left`. After: the rows of a group are rows of one matrix, `[batch, groups, heads / groups *
-    rows, size]`, and the product has the shape of before.
+    Before: `left @ repeated`, where `left` is `[batch, heads, rows, size]`, and the right has less heads, repeated.
+    After: the rows of a group of heads are rows of one matrix, and the product has the shape of before.
     """
     for node in [node for node in model.graph if is_operator(node, "MatMul")]:
         left, right = node.inputs

@@ -255,7 +255,7 @@ def drop_neutral_nodes(model: Any) -> Any:
 
 def reshape_once(model: Any) -> Any:
     """Computes a chain of reshapes at once, by a constant shape: its sizes are numbers, or those of the same axis."""
-    for last in list(model.graph):
+    for last in list(model.graph.all_nodes()):
         node, once = last if nodes.is_operator(last, *RESHAPES) else None, None
         while node is not None:
             shape = _constant_shape(node.inputs[0], last.outputs[0])

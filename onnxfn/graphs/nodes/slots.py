@@ -37,7 +37,6 @@ def slot_of(value: Any) -> Slot | None:
 def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:
     """Replaces the parameters of the model by slots; `parameter_name` returns that of a tensor, or None.
 
-    Before: the initializers of the graph hold tensors of the model.
     After: each parameter is one initializer without values, so the graph fits every checkpoint.
     """
     for value in model.graph.initializers.values():

@@ -21,8 +21,7 @@ OVERLOADS = 10
 def define_operators(model: Any) -> Any:
     """Adds the bodies of its operators of `com.microsoft` to a graph: functions of the same domain and name.
 
-    ONNX Runtime takes its own kernel of the operator, and every other program the function. Where nodes of one operator
-    have other inputs than the first, they call an overload of the function.
+    ONNX Runtime takes its own kernel, every other program the function. Nodes with other inputs call an overload of it.
     """
     overloads: dict[tuple[str, tuple[bool, ...]], str] = {}
     for node in [node for node in model.graph.all_nodes() if node.domain == nodes.DOMAIN]:

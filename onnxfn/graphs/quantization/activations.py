@@ -65,8 +65,7 @@ def unquantized_nodes(model: Any) -> list[str]:
 def quantize_activations(model: Any, ranges: Mapping[str, tuple[float, float]]) -> Any:
     """Puts a QuantizeLinear and a DequantizeLinear after each of the `static_activations`.
 
-    Before: a graph whose static weights are DequantizeLinear of codes. `ranges`: the least and the largest element of
-    each value; one that is not there is 0 everywhere.
+    Before: a graph whose static weights are DequantizeLinear of codes. `ranges`: the ends of each value; none is zeros.
     After: each static operator reads DequantizeLinear alone, and its kernels can compute with integers.
     """
     activations = static_activations(model)

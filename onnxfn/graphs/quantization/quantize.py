@@ -114,8 +114,7 @@ def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tup
     """Lets products read quantized weights as a checkpoint stores them; also returns the names of these weights.
 
     Before: all slots are bound to float tensors; parameters that were dequantized have the quantized weight.
-    After: where only products read such a parameter, they are MatMulNBits on its integers, scales and zero points,
-    bit-equal to the float tensor. InvalidSpec if the dtype of the graph cannot hold the scales.
+    After: where only products read one, they are MatMulNBits. InvalidSpec if the dtype cannot hold the scales.
     """
     names: list[str] = []
     for value in list(model.graph.initializers.values()):
