@@ -196,7 +196,7 @@ def untried(part: Part, file: Path) -> list[str]:
     """The branches whose other side no case tries: no sizes of inputs decide them, or only sizes too large do."""
     conditions, known = trace_conditions(file), known_sizes(part.spec, {}).keys()
     of_values = [each for each in conditions if not known >= {*symbols_of(each.text)}]
-    unknown = (*of_values, *unreached_sides(part, conditions, stated_limits(file)))
+    unknown = (*of_values, *(unreached_sides(part, conditions, stated_limits(file)) if conditions else ()))
     ends = [end for end in range_ends(part.spec, cases(part.spec)) if not is_affordable(part.spec, end)]
     far = (f"{end.name} ({', '.join(f'{name}={size}' for name, size in traced_sizes(end).items())})" for end in ends)
     return [f"{file.name}: {each}" for each in (*(f"other side of {side}" for side in unknown), *far)]

@@ -201,7 +201,7 @@ def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int], *, is_small: 
         # No size is a symbol, so torch's cache of results makes layers after the first cheap.
         with cached, torch.no_grad(), unchanged_eval(model), nullcontext() if is_small else shapes_alone() as mode:
             return flat_forward(model, spec)([mode.from_tensor(each) if mode else each for each in tensors])
-    except Exception as error:  # noqa: BLE001 - a module may raise anything
+    except (Exception, trace_settings.BranchOnValues) as error:  # noqa: BLE001 - a module may raise anything
         raise_no_memory(error)
         return None
 

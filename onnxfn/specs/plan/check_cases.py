@@ -67,7 +67,7 @@ def range_ends(spec: PlannedSpec, every: Sequence[Case]) -> Iterator[Case]:
 
 def is_affordable(spec: PlannedSpec, case: Case) -> bool:
     """Whether a case at an end of a range has few elements enough to be tried."""
-    elements, traced = (prod(traced_sizes(each).values()) for each in (in_case(spec, case), spec))
+    elements, traced = (prod(size or 1 for size in traced_sizes(each).values()) for each in (in_case(spec, case), spec))
     return elements <= max(FEW_ELEMENTS, MOST_GROWTH * traced)
 
 
