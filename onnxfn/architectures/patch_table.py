@@ -164,6 +164,8 @@ is one operator from opset 27 on
     operators.delta_recurrence onnxfn.architectures.patches.recurrent:delta_recurrence
     operators.linear_recurrence onnxfn.architectures.patches.recurrent:linear_recurrence
     operators.experts_forward transformers.integrations.moe:ExpertsInterface.get_interface
+splits each group of heads and joins the parts
+    operators.heads_in_order Qwen3NextGatedDeltaNet.fix_query_key_value_ordering
 """
 """The patches of graphs that have the operators of opset 27; some replace functions of other patches."""
 

@@ -143,7 +143,7 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[An
         simplify,
         widen_integers,
         lambda graph: convert_opset(graph, target.opset or 0),
-        fuse_operators,
+        lambda graph: fuse_operators(graph, keeps_attention=bool(target.shared_cache or target.static_cache)),
         *((lambda graph: share_cache(graph, part),) if target.shared_cache else ()),
         *((tell_lengths,) if target.static_cache else ()),
         separate_pads,

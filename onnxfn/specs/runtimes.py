@@ -24,9 +24,8 @@ KERNELS: Mapping[str, str | None] = MappingProxyType(
 """An operator, since an opset -> the first of these versions that has a kernel for it on the CPU; None: 1.32 has none.
 
 ONNX Runtime then runs the definition of the operator in small operators, and refuses Swish from opset 25 on. onnxfn
-writes none of those but Attention, and that only where an opset after 24 is asked for: with ONNX Runtime 1.32 a BERT of
-512 tokens takes 1.3 of its time at opset 24, a token of a Llama 1.5. Windows inside Attention (25) are not written
-either. Profiles of sessions tell which nodes run.
+writes none of those, but for Attention (25) with a static cache: attention is written in its own small operators,
+which are fewer. Profiles of sessions tell which nodes run.
 """
 
 CLIENTS: Mapping[str, int] = MappingProxyType(

@@ -14,7 +14,7 @@ def part(bert):
     return onnxfn.plan(onnxfn.spec_for("bert", "fill-mask"), bert).parts[0]
 
 
-def failing(*_):
+def failing(*_, **__):
     try:
         {}["weight"]
     except KeyError as error:
@@ -35,7 +35,7 @@ def test_an_error_of_a_pass_names_the_part_the_line_and_the_cause(name, bert, pa
 
 
 def test_the_line_is_the_last_one_of_a_pass(bert, part, monkeypatch):
-    monkeypatch.setattr(traced_graphs, "fuse_operators", lambda *_: None)
+    monkeypatch.setattr(traced_graphs, "fuse_operators", lambda *_, **__: None)
     with pytest.raises(CaptureFailed, match=r"at simplify.py:\d+: AttributeError: 'NoneType' object has no attribute"):
         build_graph(bert, part, timed, onnxfn.BuildOptions())
 

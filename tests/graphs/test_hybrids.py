@@ -32,7 +32,7 @@ def test_a_hybrid_has_operators_in_place_of_scans_and_their_definitions_compute_
     proto = onnx.load(path)
     counts = Counter(node.op_type for node in nodes(proto))
     assert "Scan" not in counts
-    assert counts.keys() & {"CausalConvWithState", "LinearAttention", "MoE"} == COUNTS[name]
+    assert counts.keys() & {"Attention", "CausalConvWithState", "LinearAttention", "MoE"} == COUNTS[name]
     assert {function.name for function in proto.functions} == COUNTS[name]
     feeds = {each.name: _values(each) for each in onnxruntime.InferenceSession(path).get_inputs()}
     with_kernels = onnxruntime.InferenceSession(path).run(None, feeds)

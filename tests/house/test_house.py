@@ -32,11 +32,11 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_883,
-    "architectures": 8_023,
+    "specs": 9_882,
+    "architectures": 8_050,
     "weights": 2_967,
     "models": 1_837,
-    "graphs": 8_346,
+    "graphs": 8_374,
     "run": 1_353,
     "check": 6_116,
     "export": 12_179,

@@ -4,8 +4,10 @@ ONNX Runtime 1.32 has kernels for these alone. Their definitions are the standar
 """
 
 from collections.abc import Callable, Sequence
+from math import gcd
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -47,6 +49,23 @@ def causal_convolution(
         if states is not None:
             states[index] = state
     return output if activation is None else ACT2FN[activation](output)
+
+
+def heads_in_order(self: Any, mixed_qkvz: Tensor, mixed_ba: Tensor) -> tuple[Tensor, ...]:
+    """For Qwen3NextGatedDeltaNet.fix_query_key_value_ordering: the parts of all groups of heads, gathered in order."""
+    groups, repeats = self.num_k_heads, self.num_v_heads // self.num_k_heads
+    width = gcd(self.head_k_dim, self.head_v_dim)
+    keys, values = self.head_k_dim // width, self.head_v_dim // width * repeats
+
+    def gathered(tensor: Tensor, widths: Sequence[int], *parts: int) -> Tensor:
+        columns = np.split(np.arange(groups * sum(widths)).reshape(groups, -1), np.cumsum(widths)[:-1], axis=1)
+        indices = torch.tensor(np.concatenate([columns[part].ravel() for part in parts]), device=tensor.device)
+        return tensor.index_select(2, indices).flatten(2)
+
+    blocks, widths = mixed_qkvz.unflatten(2, (-1, width)), [keys, keys, values, values]
+    query, key, value = gathered(blocks, widths, 0, 1, 2).split([self.key_dim, self.key_dim, self.value_dim], 2)
+    z = gathered(blocks, widths, 3).unflatten(2, (-1, self.head_v_dim))
+    return query, key, value, z, *(gathered(mixed_ba, [repeats, repeats], part) for part in (0, 1))
 
 
 def delta_recurrence(

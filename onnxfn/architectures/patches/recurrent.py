@@ -47,8 +47,7 @@ def delta_rule(
     query, key = query.float(), key.float()
     if use_qk_l2norm_in_kernel:
         query, key = (tensor * torch.rsqrt((tensor * tensor).sum(-1, keepdim=True) + 1e-6) for tensor in (query, key))
-    repeats = value.shape[2] // key.shape[2]
-    query, key = (tensor.repeat_interleave(repeats, dim=2) for tensor in (query * query.shape[-1] ** -0.5, key))
+    query, key = (_of_heads(tensor, value.shape[2]) for tensor in (query * query.shape[-1] ** -0.5, key))
     state, outputs = delta_recurrence(query, key, value.float(), g.float(), beta.float(), initial_state)
     return outputs.to(value.dtype), state
 
@@ -77,8 +76,7 @@ def mamba2_scan(
     steps = torch.nn.functional.softplus(steps) if dt_softplus else steps
     steps = _limited(steps, dt_limit, initial_states).float()
     x = hidden_states.float()
-    repeats = x.shape[2] // B.shape[2]
-    B_heads, C_heads = (tensor.float().repeat_interleave(repeats, dim=2) for tensor in (B, C))
+    B_heads, C_heads = (_of_heads(tensor.float(), x.shape[2]) for tensor in (B, C))
     log_decay = (A.float() * steps)[..., None, None]
     final_state, outputs = linear_recurrence(log_decay, x * steps[..., None], B_heads, C_heads, initial_states)
     outputs = outputs if D is None else outputs + D[..., None] * x
@@ -126,6 +124,13 @@ def rglru_scan(
     state = torch.zeros_like(hidden[:, 0]) if recurrent_states is None else recurrent_states
     final_state, outputs = final_state_and_outputs(step, state, ((recurrent_gate * ~reset).float(), hidden))
     return outputs.to(hidden_states.dtype), final_state
+
+
+def _of_heads(tensor: Tensor, heads: int) -> Tensor:
+    """A tensor `[batch, length, groups, size]` with each group repeated for its heads."""
+    groups = tensor.shape[2]
+    places = torch.arange(heads, device=tensor.device) // (heads // groups)
+    return tensor if groups == heads else tensor.index_select(2, places)
 
 
 def _limited(dt: Tensor, dt_limit: tuple[float, float], state: Tensor | None) -> Tensor:

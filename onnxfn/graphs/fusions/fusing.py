@@ -19,27 +19,30 @@ SQUARE = 2
 
 @frozen(eq=False)
 class Norm:
-    """A norm in a graph: `x / sqrt(mean(x * x) + epsilon) * scale`; the scale is None if there is none."""
+    """A norm in a graph: `x / sqrt(mean(x * x) + epsilon) * scale`; without a scale it is the number `factor`."""
 
     x: Any
     scale: Any
     epsilon: float
     output: Any
+    factor: float = 1.0
 
 
 def fuse_norms(model: Any) -> Any:
     """Fuses each norm into one operator.
 
     Before: a graph, converted to its opset, computes `x / sqrt(mean(x * x) + epsilon) * weight` in several nodes.
-    After: this is one RMSNormalization from opset 23 on, or one LayerNormalization of y, if x is `y - mean(y)`. A norm
-    is fused only if it is computed in float32, maybe after a Cast: the operators sum in float32.
+    After: this is one RMSNormalization from opset 23 on, or one LayerNormalization of y, if x is `y - mean(y)`. So is
+    a norm with a sum in place of the mean, which gives vectors of length 1. A norm is fused only if it is computed in
+    float32, maybe after a Cast: the operators sum in float32.
     """
     has_rms_norm = model.opset_imports.get("", 0) >= ATTENTION_OPSET
     for node in list(model.graph):
-        norm = _norm(node) if nodes.is_operator(node, "ReduceMean") else None
+        norm = _norm(node) if nodes.is_operator(node, "ReduceMean", "ReduceSum") else None
         centered = None if norm is None else _centered(norm.x)
         if norm is not None and (has_rms_norm or centered is not None):
-            scale = norm.scale or nodes.filled_constant(model.graph, 1.0, nodes.shape_of(norm.x)[-1:], norm.x.dtype)
+            sizes = nodes.shape_of(norm.x)[-1:]
+            scale = norm.scale or nodes.filled_constant(model.graph, norm.factor, sizes, norm.x.dtype)
             operator, x = ("RMSNormalization", norm.x) if centered is None else ("LayerNormalization", centered)
             nodes.compute_by(norm.output, operator, [x, scale], axis=-1, epsilon=norm.epsilon)
     return model
@@ -55,14 +58,15 @@ def fold_reciprocal(model: Any) -> Any:
 
 
 def _norm(mean: Any) -> Norm | None:
-    """The norm whose mean square is this ReduceMean; without its scale, if the scale is not a plain one."""
+    """The norm whose mean or sum of squares this node is; without its scale, if the scale is not a plain one."""
     x = _squared(mean.inputs[0])
     if x is None or not _is_over_last_axis(mean):
         return None
     epsilon, quotient = _quotient(mean.outputs[0]) or (0.0, None)
     if quotient is None or not any(value is x for value in quotient.inputs):
         return None
-    return _scaled_norm(x, epsilon, quotient.outputs[0])
+    of_mean = mean.op_type == "ReduceMean"
+    return (_scaled_norm if of_mean else _unit_norm)(x, epsilon, quotient.outputs[0])
 
 
 def _squared(value: Any) -> Any:
@@ -110,6 +114,18 @@ def _division_by(root: Any) -> Any:
     if quotient is not None:
         return quotient if quotient.inputs[1] is output else None
     return nodes.sole_consumer(nodes.first_output(nodes.sole_consumer(output, "Reciprocal")), "Mul")
+
+
+def _unit_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
+    """The norm that gives `x / sqrt(sum(x * x) + epsilon)`, maybe times a number that follows."""
+    import onnx_ir
+
+    size, product = nodes.last_size(x), nodes.sole_consumer(output, "Mul")
+    number = nodes.scalar(nodes.other_operand(product, output))
+    if size is None or x.dtype != onnx_ir.DataType.FLOAT:
+        return None
+    factor, output = (1.0, output) if number is None else (number, product.outputs[0])
+    return Norm(x, None, epsilon / size, output, factor * size**-0.5)
 
 
 def _scaled_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
@@ -223,13 +239,22 @@ RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")
 """Operators that give a tensor another shape alone."""
 
 
-def fuse_operators(model: Any) -> Any:
-    """A simplified graph, converted to its opset, with its nodes fused into the largest operators of the opset."""
+ATTENTION_KERNELS = range(ATTENTION_OPSET, 25)
+"""The opsets for whose Attention ONNX Runtime has a kernel: see `specs/runtimes.py`."""
+
+
+def fuse_operators(model: Any, *, keeps_attention: bool = False) -> Any:
+    """A simplified graph, converted to its opset, with its nodes fused into the largest operators of the opset.
+
+    Attention without a kernel stays in several nodes, unless a later pass reads it: `keeps_attention`.
+    """
     from onnx_ir.passes import common
 
-    has_attention = model.opset_imports.get("", 0) >= ATTENTION_OPSET
+    opset = model.opset_imports.get("", 0)
+    has_attention = opset >= ATTENTION_OPSET
+    fused = (fuse_attention,) if keeps_attention or opset in ATTENTION_KERNELS else ()
     # Each layer gets masks and tables of its own at first.
-    of_attention = (fuse_attention, nodes.merge_equal_nodes, simplify_masks) if has_attention else ()
+    of_attention = (*fused, nodes.merge_equal_nodes, simplify_masks) if has_attention else ()
     if has_attention and any(nodes.is_operator(node, "Neg", "Sub") for node in model.graph):  # a rotation has one
         of_attention = (fuse_rotary, *of_attention)
     reshaped = (node.inputs[0] for node in model.graph if nodes.is_operator(node, "Reshape"))
@@ -278,6 +303,9 @@ def _constant_shape(tensor: Any, reshaped: Any) -> list[int]:
 
 def _unchanged_input(node: Any) -> Any:
     """The input that a node outputs unchanged, except for its shape and dtype; None if it changes all inputs."""
+    split = nodes.producer(node.inputs[0], "Split") if node.op_type == "Concat" else None
+    if split is not None and tuple(node.inputs) == tuple(split.outputs):  # with another axis the shape is another
+        return split.inputs[0]
     if node.op_type not in NEUTRAL or node.domain:
         return None
     neutral = NEUTRAL[node.op_type]

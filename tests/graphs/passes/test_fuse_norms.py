@@ -18,6 +18,11 @@ LAYER_NORM = RMS_NORM.replace(
 def test_an_rms_norm_is_one_operator_from_opset_23_on():
     assert fusions(fused_graph(RMS_NORM, x=noise(2, 3, 8))) == (Fusion("RMSNormalization", 1),)
     assert fusions(fused_graph(RMS_NORM, opset=22, x=noise(2, 3, 8))) == ()
+    for more in ("", "\n    even2 = Mul (even, two)"):  # the length of a vector is a norm, too, and so is half of it
+        text = RMS_NORM.replace("ReduceMean", "ReduceSum")
+        text = text.replace("even = Mul (x, inverse)", f"even = Mul (x, inverse){more}")
+        text = text.replace("Mul (even, weight)", "Mul (even2, weight)") if more else text
+        assert sorted(operators(fused_graph(text, x=noise(2, 3, 8)))) == ["Add", "Mul", "RMSNormalization"]
 
 
 @pytest.mark.parametrize("opset", [18, 23])
