@@ -50,9 +50,11 @@ def generated(model: Any, start: Callable[[Any], None], length: int, count: int,
 
 
 def new_tokens(model: Any, ids: Any, count: int, sound: Any = None) -> list[int]:
+    features = None if sound is None else array(sound)  # genai reads this memory later, and does not keep it
+
     def start(generator: Any) -> None:
-        if sound is not None:
-            generator.set_model_input("audio_features", array(sound))
+        if features is not None:
+            generator.set_model_input("audio_features", features)
         generator.append_tokens(ids)
 
     return generated(model, start, len(ids), count)[0]
