@@ -22,7 +22,7 @@ from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, listed
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.checkpoint_files import checkpoint_files
-from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
+from onnxfn.weights.layouts import dtype_of_stem, dtype_suffix, graphs_of_dtype, onnx_folder
 
 DECODERS = ((MERGED_DECODER,), (DECODER, DECODER_WITH_PAST))
 """The decoder files of an encoder-decoder: one file, or one for the first token and one for the others."""
@@ -82,7 +82,7 @@ def generate(
         start: The first token that the decoder of an encoder-decoder gets. The default is `decoder_start_token_id` of
             the configuration in the folder. A decoder without an encoder has none.
         dtype: Which of the `dtypes` of the export runs. None: that of the result of `load`, the first of the export, or
-            the files without an ending.
+            that of all files in a folder; of several the files without an ending.
 
     Returns:
         Token ids, int64: `[batch, length + new]` for a decoder, its prompts included; `[batch, 1 + new]` for an
@@ -111,11 +111,13 @@ def generate(
         ...     generate(folder, np.array([[3, 4], [0, 1]]), max_new_tokens=3).tolist()
         [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
     """
-    path, suffix, stop_ids = prompts.export_path(exported), _suffix(exported, dtype), prompts.stop_tokens(stop)
+    path, stop_ids = prompts.export_path(exported), prompts.stop_tokens(stop)
     steps = prompts.number_of_tokens(max_new_tokens)
     if path.is_dir():
         checkpoint_files(path)
     folder = onnx_folder(path)
+    suffix = _suffix(exported, dtype, [path] if path.suffix == ".onnx" else graphs_of_dtype(folder, None))
+    graphs_of_dtype(folder, dtype_of_stem(suffix))  # raises ModelNotFound
     is_encoded = (folder / f"{ENCODER}{suffix}.onnx").is_file()
     if isinstance(input_ids, str):
         processor = prompts.saved_processor(path)
@@ -128,7 +130,6 @@ def generate(
     arguments: Mapping[str, Any] = input_ids if isinstance(input_ids, Mapping) else {IDS: input_ids}
     inputs = prompts.encoder_array(arguments[IDS])
     mask = prompts.token_mask(arguments.get("attention_mask") if attention_mask is None else attention_mask, inputs)
-    graphs_of_dtype(folder, dtype)  # raises ModelNotFound
     if is_encoded:
         ids = np.full((len(inputs), 1), _start_token(path) if start is None else start, dtype=np.int64)
         decoder = _decoder_of_encoded(path, suffix, {**arguments, IDS: inputs}, mask)
@@ -153,10 +154,11 @@ def _end_tokens(folder: Path) -> tuple[int, ...]:
     return tuple(ends) if isinstance(ends, (list, tuple)) else (ends,)
 
 
-def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
-    """The ending of the files in a dtype; None: the first of an export, or the one that `load` was asked for."""
+def _suffix(exported: Exported | str | PathLike[str], dtype: str | None, files: Sequence[Path]) -> str:
+    """The ending of the files in a dtype; None: the first of an export, that of `load`, or that of all files."""
     first = exported.plan.parts[0].dtype if isinstance(exported, Exported) else getattr(exported, "dtype", None)
-    return dtype_suffix(first if dtype is None else dtype)
+    stored = {dtype_of_stem(file.stem) for file in files}
+    return dtype_suffix(dtype or first or (stored.pop() if len(stored) == 1 else None))
 
 
 def _decoder_of_encoded(path: Path, suffix: str, arguments: Mapping[str, Any], mask: Array) -> Decoder:

@@ -81,7 +81,9 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
     try:
         header: dict[str, Any] = dict(json.loads(text))
     except (ValueError, TypeError, RecursionError):
-        raise ModelNotFound(f"{path} is not a safetensors file: it does not begin with a JSON header") from None
+        is_cut = text[:1] == b"{" and len(text) < length <= MAX_HEADER_BYTES
+        fault = "is truncated within its header" if is_cut else "does not begin with a JSON header"
+        raise ModelNotFound(f"{path} is not a safetensors file: it {fault}") from None
     return header, 8 + length
 
 

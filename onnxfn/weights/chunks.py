@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.short_repr import counted as number_of
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 PERIOD = 0.05
@@ -235,6 +236,6 @@ def _converted_chunks(tensor: Any, dtype: Any) -> Iterator[Any]:
     if count:
         name = str(after).removeprefix("torch.")
         raise InvalidSpec(
-            f"{tensor.name} has {count} values that {name} cannot hold, the largest {largest:.3g}; "
+            f"{tensor.name} has {number_of(count, 'values')} that {name} cannot hold, the largest {largest:.3g}; "
             'export in another dtype: with_dtypes(spec, float="float32")'
         )

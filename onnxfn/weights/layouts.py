@@ -132,13 +132,14 @@ def dtype_of_stem(stem: str) -> str:
 
 def graphs_of_dtype(folder: Path, dtype: str | None) -> list[Path]:
     """The ONNX files in a folder, or those of a dtype. ModelNotFound if the folder has only files of other dtypes."""
-    suffix, graphs = dtype_suffix(dtype), sorted(folder.glob("*.onnx"))
+    graphs = sorted(folder.glob("*.onnx"))
     if dtype is None:
         return graphs
+    refuse_unknown("dtype", dtype, DTYPE_SUFFIXES)
     chosen = [graph for graph in graphs if dtype_of_stem(graph.stem) == dtype]
     if graphs and not chosen:
         known = listed(dict.fromkeys(dtype_of_stem(graph.stem) for graph in graphs))
-        raise ModelNotFound(f"no file *{suffix}.onnx in {folder}; dtypes of the files there: {known}")
+        raise ModelNotFound(f"no file in {dtype} in {folder}; its files are in {known}: dtype=...")
     return chosen
 
 

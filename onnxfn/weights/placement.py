@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.specs.errors import CaptureFailed, first_line
+from onnxfn.specs.errors import CaptureFailed, first_line, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import TensorEntry, entries_by_bytes
 from onnxfn.weights.chunks import chunks, counted, memory_key
@@ -176,12 +176,14 @@ def _proto_with_external_data(model: Any, placements: Mapping[str, Placement]) -
             where, tensor = (placement.file or "", placement.offset, placement.length), tensors[name]
             values[name].const_value = onnx_ir.ExternalTensor(*where, tensor.dtype, shape=tensor.shape, name=name)
         proto = onnx_ir.to_proto(model)
-        stored = {tensor.name for tensor in proto.graph.initializer}  # their types are said there
-        del proto.graph.value_info[: sum(each.name in stored for each in proto.graph.value_info)]
-        return proto
+    except onnx_ir.serde.SerdeError as error:  # small weights are read here: the cause may be an error of onnxfn
+        raise root_cause(error) from None
     finally:
         for name, value in values.items():
             value.const_value = tensors[name]
+    stored = {tensor.name for tensor in proto.graph.initializer}  # their types are said there
+    del proto.graph.value_info[: sum(each.name in stored for each in proto.graph.value_info)]
+    return proto
 
 
 def _check_graph(proto: Any, name: str) -> None:

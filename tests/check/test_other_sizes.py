@@ -28,7 +28,7 @@ TWO_SIDES = (
     *("square", "sqrt", "batch * length", "length > 20 * batch", "batch > 4", "batch % 2"),
     *("max of batch and length", "min of batch and length", "padded if odd", "grown", "height * width"),
     *("height > width", "height == width", "max of sides", "min of sides", "sum of sides", "even product"),
-    *("height == width, larger", "28 * 7", "numel", "tried"),
+    *("height == width, larger", "28 * 7", "numel", "tried", "length == 1", "chunked"),
 )
 """The modules that one condition divides: their files have a graph for each side, and no limit."""
 
@@ -134,6 +134,19 @@ def test_the_ends_of_a_range_are_tried_unless_they_are_too_large(high, name, tmp
     with pytest.raises(onnxfn.errors.CaptureFailed, match=f"in case {name}") if name else nullcontext():
         result = onnxfn.export(spec, lambda x: x + table(torch.arange(x.shape[1])), tmp_path / "m.onnx")
         assert ("m.onnx: largest sizes (batch=1, time=100000)" in result.report.unchecked) == (high > 64)
+
+
+RANGED = [(lambda x: x.flip(1) if x.shape[1] > 8 else x, ""), (lambda x: x * {64: 3}.get(int(x.shape[1]), 1), "largest")]
+
+
+@pytest.mark.parametrize(("function", "wrong"), RANGED)
+def test_a_range_of_a_derived_spec_has_both_sides_of_a_branch_and_its_ends_are_tried(function, wrong, tmp_path):
+    spec = onnxfn.derived(function, sample={"x": torch.randn(2, 5)}, axes={"x": "batch time"})
+    with pytest.raises(onnxfn.errors.CheckFailed, match=wrong) if wrong else nullcontext():
+        result = onnxfn.export(onnxfn.with_shapes(spec, time=(4, 64)), function, tmp_path / "m.onnx")
+        assert [each.text for each in result.limits] == ["time >= 4", "time <= 64"]
+        for x in torch.randn(2, 4), torch.randn(2, 9), torch.randn(2, 64):
+            np.testing.assert_array_equal(result(x=x)["output"], function(x))
 
 
 class PaddedLevels(torch.nn.Module):

@@ -56,9 +56,9 @@ sections = st.lists(st.tuples(st.text("abc", min_size=1), st.lists(st.tuples(st.
 def test_a_screen_has_at_most_40_lines_and_says_how_many_rows_are_left_out(given):
     lines = screen("title", given, "summary").splitlines()
     assert len(lines) <= LINES - 1
-    left = sum(int(number) for number in re.findall(r"and (\d+) more: --verbose", "\n".join(lines)))
+    left = sum(int(number) for number in re.findall(r"and (\d+) more lines: --verbose", "\n".join(lines)))
     shown = len(lines) - 2 - sum(bool(rows) for _, rows in given)
-    cut = sum(line.strip().endswith("more: --verbose") for line in lines)
+    cut = sum(line.strip().endswith("more lines: --verbose") for line in lines)
     assert shown - cut + left == sum(len(rows) for _, rows in given)
 
 

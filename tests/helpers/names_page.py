@@ -15,8 +15,9 @@ PAGE = PACKAGE / "guide" / "names.md"
 
 HEAD = """# Names by purpose
 
-Each public name with the first sentence of its docstring; `help(onnxfn.export)` prints the whole. `from onnxfn import
-NAME` works for each of them, also below a heading with another module: `from onnxfn.facts import takes` is the same.
+Each public name with its first sentence. For functions and classes `help(onnxfn.export)` prints the whole; of specs and
+tables the sentence stands in the source. `from onnxfn import NAME` works for each of them, also below a heading with
+another module: `from onnxfn.facts import takes` is the same.
 """
 
 

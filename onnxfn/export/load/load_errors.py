@@ -97,8 +97,8 @@ def _safetensors_fault(file: Path) -> str | None:
         header, data_start = read_header(file)
         ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
         expected = data_start + max(ends, default=0)
-    except ModelNotFound:
-        return "is not a safetensors file: it does not begin with a JSON header"
+    except ModelNotFound as error:
+        return str(error).removeprefix(f"{file} ")
     except (TypeError, KeyError, IndexError):
         return "has a header of safetensors that does not say where its tensors are"
     size = file.stat().st_size

@@ -21,6 +21,7 @@ from onnxfn.export.run.retries import (
     RETRIES,
     Failure,
     Output,
+    check_asked_ranges,
     keep_values,
     unsearched_lines,
     with_other_sides,
@@ -142,6 +143,7 @@ def build_until_checked(job: Job, output: Output) -> Built:
         wider = _retried(job, "both sides", *both)
         result = wider if isinstance(wider, Built) else _retried(job, "one side", *attempt)
         assert isinstance(result, Built)
+    check_asked_ranges(job, result.graphs)
     retraced = [reason for failure in failures if (reason := _reason_to_retrace(failure))]
     plan = _with_lines(result.plan, unsearched_lines(job, result.graphs, reasons) if may_overflow else ())
     return evolve(result, plan=plan, traced_layers=tuple(retraced[:1]) or result.traced_layers)

@@ -16,12 +16,12 @@ from onnxfn.export.run.runnable_images import keep_ranges, limited_part, moves_i
 from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.capture.trace_conditions import fake_outputs
+from onnxfn.graphs.capture.trace_conditions import check_ranges, fake_outputs
 from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text, unmeasured_nodes
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Case, Part, Plan
-from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, fixed_sizes
-from onnxfn.specs.conditions import Condition, is_true, range_of
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, fixed_sizes, ranges
+from onnxfn.specs.conditions import Condition, is_true, range_conditions, range_of
 from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError, first_line, listed
 from onnxfn.specs.plan.check_cases import cases, resized
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
@@ -132,7 +132,8 @@ def with_other_sides(
 
 def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, Part] | None:
     """The only condition that limits the graph of a part, and the part at the largest sizes of its other side."""
-    stated, base = {each.text for each in part.spec.limits}, known_sizes(part.spec, {})
+    ends = [end for name, each in ranges(part.spec).items() for end in range_conditions(name, *each)]
+    stated, base = {each.text for each in (*part.spec.limits, *ends)}, known_sizes(part.spec, {})
     limits = [each for each in graph.limits if each.text not in stated]
     if len(limits) != 1 or part.spec.derived is None:
         return None
@@ -145,6 +146,13 @@ def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, P
         if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(model, other, {}):
             return limits[0], other
     return None
+
+
+def check_asked_ranges(job: Job, graphs: Sequence[BuiltGraph]) -> None:
+    """Raises CaptureFailed if a graph of a derived spec takes fewer sizes than the range of an axis; see `capture`."""
+    for part, graph in zip(job.plan.parts, graphs, strict=True):
+        if part.spec.derived is not None:
+            check_ranges(job.model, part, {name: range_of(graph.limits, name) for name in ranges(part.spec)})
 
 
 REFUSED = "export in float32, or with float16_overflow='mend' (the default) and, for what a graph returns, io='float32'"

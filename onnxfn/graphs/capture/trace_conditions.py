@@ -215,7 +215,7 @@ def check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
         if (low, high) != (smallest, largest):
             sizes = f"the sizes {low} to {high}" if low < high else f"only the size {low}"
             raise CaptureFailed(
-                f"{type(model).__name__} takes {sizes} of {name}, and its range is {smallest} to {largest}; use "
+                f"the graph of {type(model).__name__} takes {sizes} of {name}, not {smallest} to {largest}; use "
                 f"with_shapes(spec, {name}={(low, high) if low < high else low})"
             )
 

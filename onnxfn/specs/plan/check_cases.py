@@ -61,7 +61,7 @@ def range_ends(spec: PlannedSpec, every: Sequence[Case]) -> Iterator[Case]:
     for at, word in enumerate(("smallest", "largest")):
         sizes = {name: ends[at] for name, ends in ranges(spec).items() if 0 < ends[at] < UNBOUNDED}
         has_ends = any(sizes.items() <= traced_sizes(case).items() for case in every)
-        if spec.derived is None and sizes and not has_ends:
+        if sizes and not has_ends:
             yield case_within(resized(Case(f"{word} sizes"), single | sizes), spec)
 
 

@@ -240,7 +240,7 @@ def _cut(sections: Sequence[tuple[str, list[str]]], room: int, more: str) -> lis
     fits = [most for most in range(1, LINES + 1) if sum(1 + min(most, len(each)) for _, each in sections) <= room]
     most = max(fits, default=1)
     shown = [
-        (name, each if len(each) <= most else [*each[: most - 1], f"and {len(each) - most + 1} more: {more}"])
+        (name, each if len(each) <= most else [*each[: most - 1], f"and {len(each) - most + 1} more lines: {more}"])
         for name, each in sections
     ]
     return [line for name, each in shown for line in (f"  {name}", *(f"    {row}" for row in each))]

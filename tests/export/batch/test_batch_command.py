@@ -83,4 +83,4 @@ def test_a_table_has_a_row_for_each_job_and_errors_first():
     assert len(lines) == 46
     brief = screen(batch_title(result), batch_sections(result)).splitlines()
     assert len(brief) == 39
-    assert brief[-1].strip() == "and 8 more: --verbose"
+    assert brief[-1].strip() == "and 8 more lines: --verbose"
