@@ -53,7 +53,8 @@ def folder_facts(content: Mapping[str, Any], folder: Path | None = None) -> Resu
 def _folder_facts(content: Mapping[str, Any], folder: Path | None) -> ResultFacts:
     report, graphs, files = report_of(content["check"]), content["graphs"], content["files"]
     sizes = {path: graph_bytes(path, content) for path in graphs}
-    size = sum(each["bytes"] for each in files.values())
+    own = (folder / REPORT_FILE).stat().st_size if folder else 0
+    size = own + sum(each["bytes"] for each in files.values())
     status = "unchecked" if report is None else check_status(report)
     opsets = ", ".join(sorted({f"opset {graph['opset']}" for graph in graphs.values()}))
     first = next(iter(content.get("variants", {}).values()), None)  # the parts of the first dtype
