@@ -149,6 +149,13 @@ def test_a_range_of_a_derived_spec_has_both_sides_of_a_branch_and_its_ends_are_t
             np.testing.assert_array_equal(result(x=x)["output"], function(x))
 
 
+def test_a_lookup_of_a_size_is_named_as_what_no_case_decides(tmp_path):
+    function = lambda x: x * {128: 3}.get(x.shape[1], 1)  # noqa: E731
+    spec = onnxfn.derived(function, sample={"x": torch.randn(2, 5)}, axes={"x": "batch time"})
+    (line,) = onnxfn.export(spec, function, tmp_path / "m.onnx").report.unchecked
+    assert line.startswith("m.onnx: other side of time != count (test_other_sizes.py:")
+
+
 class PaddedLevels(torch.nn.Module):
     """Halves a picture four times, and pads where it is doubled again and the side was odd, as MONAI's BasicUNet."""
 

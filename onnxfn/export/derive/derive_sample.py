@@ -82,7 +82,7 @@ def _refuse_still_axes(base: ExportSpec, axes: Mapping[str, str], unnamed: Seque
     still = {word: low for word in words for low, high in [range_of(base.limits, word)] if low == high}
     if still and unnamed:
         alone = listed(f"{word} == {size}" for word, size in still.items())
-        raise InvalidSpec(f"{base.name} runs with {alone} alone; without a pattern: {listed(unnamed)}; write it in `axes`")
+        raise InvalidSpec(f"{base.name} runs with {alone} alone; add to `axes`: {listed(unnamed)}")
 
 
 def _masks_of_one_value(generators: Mapping[str, Generator], tensors: Sequence[SampleTensor]) -> ExportSpec:

@@ -134,8 +134,6 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         (torch, "max_pool1d", _max_pool1d),
         (torch.Tensor, "data", property(partial(_data, torch.Tensor.data))),
         (torch, "cdist", partial(_cdist, torch.cdist)),
-        # The modules of a model may keep a table for each length in a dict.
-        (torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))),
         *((owner, "len", _length) for owner in _code_of(model)),
         *((functions, name, partial(_recurrent, each, getattr(functions, name))) for name, each in RECURRENCES.items()),
     ]

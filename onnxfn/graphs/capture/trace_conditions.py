@@ -35,6 +35,9 @@ COUNT = "count"
 @contextmanager
 def noted_conditions(noted: Noted) -> Iterator[None]:
     """Notes the formulas of sizes that the code outside of torch evaluates in this thread while it lasts."""
+    import sympy
+    import torch
+
     node_type, steps = torch_name("SymNode"), _files_of_steps()
     evaluate = node_type.evaluate
 
@@ -47,7 +50,13 @@ def noted_conditions(noted: Noted) -> Iterator[None]:
         note(noted, frame, formula, bool(answer) if size.is_bool() else answer)
         return answer
 
-    with patching.replaced(node_type, "evaluate", noting):
+    def hashed(size: Any) -> int:
+        # A model may keep something for each length in a dict. Whether a dict has a number as a key, no trace sees.
+        frame: Any = currentframe()
+        note(noted, frame.f_back, sympy.Ne(size.node.expr, sympy.Symbol(COUNT)), answer=True)
+        return hash((id(size.node.shape_env), str(size)))
+
+    with patching.replaced(node_type, "evaluate", noting), patching.replaced(torch.SymInt, "__hash__", hashed):
         yield
 
 

@@ -87,7 +87,7 @@ def test_a_graph_that_ignores_a_mask_of_ones_fails_its_check(tmp_path):
 
 
 def test_an_axis_that_a_tensor_without_a_pattern_holds_still_is_refused():
-    with pytest.raises(onnxfn.InvalidSpec, match="runs with time == 3 alone; mask has no pattern"):
+    with pytest.raises(onnxfn.InvalidSpec, match="runs with time == 3 alone; add to `axes`: mask"):
         onnxfn.derived(pooled(), sample=POOLED, axes={"ids": TOKENS["ids"]})
 
 
