@@ -81,7 +81,7 @@ def tracing(model: Any, part: Part, noted: trace_settings.Noted, tick: Tick = no
     own = [
         dynamic_lengths(model),
         trace_settings.assertions_hold(noted),
-        trace_conditions.noted_conditions(noted),
+        trace_conditions.noted_conditions(model, noted),
         trace_settings.modules_left_by_errors(),
     ]
     with LOCK, quiet(), unchanged, patches as called, ExitStack() as stack:

@@ -33,13 +33,14 @@ COUNT = "count"
 
 
 @contextmanager
-def noted_conditions(noted: Noted) -> Iterator[None]:
+def noted_conditions(model: Any, noted: Noted) -> Iterator[None]:
     """Notes the formulas of sizes that the code outside of torch evaluates in this thread while it lasts."""
     import sympy
     import torch
 
     node_type, steps = torch_name("SymNode"), _files_of_steps()
     evaluate = node_type.evaluate
+    own_files = {each.forward.__code__.co_filename for each in model.modules() if hasattr(each.forward, "__code__")}
 
     def noting(size: Any, *arguments: Any, **named: Any) -> Any:
         formula = size.expr  # a number, once its size is fixed
@@ -51,9 +52,10 @@ def noted_conditions(noted: Noted) -> Iterator[None]:
         return answer
 
     def hashed(size: Any) -> int:
-        # A model may keep something for each length in a dict. Whether a dict has a number as a key, no trace sees.
+        # A module may keep something for each length in a dict. Whether a dict has a number as a key, no trace sees.
         frame: Any = currentframe()
-        note(noted, frame.f_back, sympy.Ne(size.node.expr, sympy.Symbol(COUNT)), answer=True)
+        if frame.f_back.f_code.co_filename in own_files:
+            note(noted, frame.f_back, sympy.Ne(size.node.expr, sympy.Symbol(COUNT)), answer=True)
         return hash((id(size.node.shape_env), str(size)))
 
     with patching.replaced(node_type, "evaluate", noting), patching.replaced(torch.SymInt, "__hash__", hashed):
