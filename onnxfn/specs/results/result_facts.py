@@ -169,9 +169,9 @@ def _is_looped(name: str, ports: Ports) -> bool:
     return "decoder" in name or any("past" in row[0] for row in ports[0])
 
 
-def type_text(port: Mapping[str, Any]) -> str:
+def type_text(port: Mapping[str, Any], unnamed: str = "_") -> str:
     """The type and the axes of an input or output of `report.json`: `float32[batch_size, 2]`."""
-    shape = ", ".join("_" if size is None else str(size) for size in port["shape"])
+    shape = ", ".join(unnamed if size is None else str(size) for size in port["shape"])
     return f"{port['dtype']}[{shape}]{OPTIONAL if port.get('optional') else ''}"
 
 
