@@ -36,7 +36,6 @@ SMALLEST_BLOCK = 16
 MATRICES: tuple[ReadingOperator, ...] = ("MatMul", "Gather")
 """The operators that read matrices of linear layers and embedding tables."""
 
-
 UNITS: Mapping[str, int] = MappingProxyType({"kB": 10**3, "MB": 10**6, "GB": 10**9})
 """The units of a limit of bytes."""
 

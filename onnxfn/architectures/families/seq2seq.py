@@ -79,7 +79,6 @@ next_ids: ExportSpec = compose(
 )
 """The new tokens of the decoder, and its cache."""
 
-
 ENCODER_FILE = extra_file("encoder_model", "encoder")
 
 

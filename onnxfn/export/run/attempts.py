@@ -15,7 +15,7 @@ from onnxfn.export.load.calibration import Left, Source, calibrated, left_lines
 from onnxfn.export.load.mixed_bits import with_chosen_bits
 from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, provider_remarks, write_input_adapter
-from onnxfn.export.run.file_checks import Job, check_files, faults_of, job_of_variant, joined
+from onnxfn.export.run.file_checks import Job, check_files, faults_of, is_static, job_of_variant, joined
 from onnxfn.export.run.retries import (
     KEPT,
     RETRIES,
@@ -31,7 +31,7 @@ from onnxfn.graphs.build_options import BuildOptions, trace_all_layers, with_fun
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.models.dtypes import has_dtype, without_values
 from onnxfn.models.torch_modes import ticking_operators
-from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.stored.reports import CheckFailed, Report
@@ -236,6 +236,13 @@ def _with_bits(job: Job, output: Output, plan: Plan) -> Plan:
     return with_chosen_bits(output.source, job.model, plan, job.timed)
 
 
+def _with_codes(job: Job, output: Output, part: Part, graph: Any, left: Any) -> Any:
+    """The graph of a part with what its rules choose by runs on real inputs, if any does. `left`: see `calibrated`."""
+    if not is_static(part) and not any(rule.calibrated for rule in part.spec.target.quantization):
+        return graph
+    return calibrated(output.source, job.model, part, job.plan, graph, job.timed, left)
+
+
 def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
     pairs = zip(job.plan.parts, graphs, strict=True)
@@ -243,8 +250,7 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     remarks = provider_remarks(job.plan, [graph.model for graph in graphs])
     pairs = zip(job.plan.parts, graphs, strict=True)
     left: Left = {}
-    with_codes = partial(calibrated, output.source, job.model, plan=job.plan, timed=job.timed, left=left)
-    models = [with_codes(part, graph=graph.model) for part, graph in pairs]
+    models = [_with_codes(job, output, part, graph.model, left) for part, graph in pairs]
     if output.wide:
         keep_values(job.plan, output, models)
     check_layers(job.model, job.plan, models)
@@ -260,7 +266,7 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
             raise check_error(report)
     traced = dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers)
     stored = {name for graph in graphs for name in graph.stored}
-    plan = _with_lines(job.plan, (*remarks, *left_lines(left)))
+    plan = _with_lines(job.plan, (*remarks, *(left_lines(left) if left else ())))
     return Built(plan, graphs, files, report, tuple(traced), weights_text(job.model, stored))
 
 
