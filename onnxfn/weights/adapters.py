@@ -48,9 +48,6 @@ KEYS = (
 )
 """Known keys of a configuration."""
 
-PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
-"""Values of `init_lora_weights` with which PEFT does not change the weights of the model."""
-
 
 @frozen(eq=False)
 class AdaptedLayer:
@@ -125,7 +122,7 @@ def _check_features(folder: Path, config: Mapping[str, Any]) -> None:
     if config.get("peft_type") != "LORA":
         raise InvalidSpec(f"the adapter {folder} is of the type {config.get('peft_type')!r}, not LORA; {advice}")
     start = config.get("init_lora_weights")
-    if start not in PLAIN_STARTS:
+    if start not in (True, False, None, "gaussian", "eva", "orthogonal"):
         raise InvalidSpec(
             f"the adapter {folder} has init_lora_weights={start!r}, with which PEFT changes the model's own weights; "
             f"{advice}"

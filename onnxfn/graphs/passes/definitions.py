@@ -14,9 +14,6 @@ BODIES = Path(__file__).parent / "bodies.txt"
 ABSENT = "no_"
 """How the names of those inputs of a body begin that its nodes leave out."""
 
-OVERLOADS = 10
-"""The first version of ONNX's format in which functions of one name may differ by an overload."""
-
 
 def define_operators(model: Any) -> Any:
     """Adds the bodies of its operators of `com.microsoft` to a graph: functions of the same domain and name.
@@ -34,7 +31,7 @@ def define_operators(model: Any) -> Any:
                 function.overload = overloads[key]
                 model.functions[function.identifier()] = function
         node.overload = overloads[key]
-    model.ir_version = max(model.ir_version, OVERLOADS if any(overloads.values()) else 0)
+    model.ir_version = max(model.ir_version, 10 if any(overloads.values()) else 0)
     return nodes.import_domain(model)
 
 
