@@ -111,7 +111,9 @@ def generate(
         ...     generate(folder, np.array([[3, 4], [0, 1]]), max_new_tokens=3).tolist()
         [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
     """
-    path, suffix, stop_ids = prompts.export_path(exported), _suffix(exported, dtype), prompts.stop_tokens(stop)
+    first = exported.plan.parts[0].dtype if isinstance(exported, Exported) else getattr(exported, "dtype", None)
+    path, suffix = prompts.export_path(exported), dtype_suffix(first if dtype is None else dtype)
+    stop_ids = prompts.stop_tokens(stop)
     steps = prompts.number_of_tokens(max_new_tokens)
     if path.is_dir():
         checkpoint_files(path)
@@ -151,12 +153,6 @@ def _end_tokens(folder: Path) -> tuple[int, ...]:
     configured = (config.get("eos_token_id") for config in _configurations(folder))
     ends = next((each for each in configured if each is not None), ())
     return tuple(ends) if isinstance(ends, (list, tuple)) else (ends,)
-
-
-def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
-    """The ending of the files in a dtype; None: the first of an export, or the one that `load` was asked for."""
-    first = exported.plan.parts[0].dtype if isinstance(exported, Exported) else getattr(exported, "dtype", None)
-    return dtype_suffix(first if dtype is None else dtype)
 
 
 def _decoder_of_encoded(path: Path, suffix: str, arguments: Mapping[str, Any], mask: Array) -> Decoder:
