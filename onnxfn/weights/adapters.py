@@ -51,14 +51,9 @@ KEYS = (
 
 @frozen(eq=False)
 class AdaptedLayer:
-    """The part of an adapter for one layer, as torch tensors.
+    """The part of an adapter for one layer, as torch tensors: its input times `a`, times `b`, times `scale`.
 
-    Attributes:
-        a: The matrix that the input of the layer is multiplied with first.
-        b: The matrix that the product is multiplied with.
-        scale: The factor of the product.
-        magnitude: The norm of each row of the weight afterwards (DoRA); None without DoRA.
-        is_table: Whether the layer is an embedding.
+    `magnitude`: the norm of each row of the weight afterwards (DoRA), or None. `is_table`: the layer is an embedding.
     """
 
     a: Any = field(repr=False)

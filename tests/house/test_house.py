@@ -29,14 +29,14 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_883,
-    "architectures": 8_023,
-    "weights": 2_967,
-    "models": 1_837,
-    "graphs": 8_346,
-    "run": 1_353,
-    "check": 6_116,
-    "export": 12_179,
+    "specs": 9_820,
+    "architectures": 8_008,
+    "weights": 2_949,
+    "models": 1_830,
+    "graphs": 8_320,
+    "run": 1_337,
+    "check": 6_107,
+    "export": 12_129,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

@@ -289,7 +289,6 @@ def _steps(stated: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _step(kind: str, **attributes: Any) -> dict[str, Any]:
-    """A step of a kind."""
     attrs = {"attrs": attributes} if attributes else {}
     return {"operation": {"name": kind.lower(), "type": kind, **attrs}}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
-from attrs import field, frozen
+from attrs import frozen
 
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, Target
@@ -37,12 +37,16 @@ class Provider:
     opset: int
     dtype: str
     sizes: Mapping[str, int]
-    checks: tuple[GraphCheck, ...] = field(converter=lambda rows: tuple(GraphCheck(**row) for row in rows))
+    checks: tuple[GraphCheck, ...]
     source: str
 
 
+def _profile(*, checks: Iterable[Mapping[str, Any]], **values: Any) -> Provider:
+    return Provider(**values, checks=tuple(GraphCheck(**check) for check in checks))
+
+
 _ROWS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-PROVIDERS: Mapping[str, Provider] = MappingProxyType({row["name"]: Provider(**row) for row in _ROWS})
+PROVIDERS: Mapping[str, Provider] = MappingProxyType({row["name"]: _profile(**row) for row in _ROWS})
 """A name -> its profile. The operators of each are in graphs/providers."""
 
 
