@@ -15,9 +15,6 @@ from slow_tests import SLOW, is_left_to_sweeps
 
 TESTS = Path(__file__).parent
 
-SLOW_SAMPLE = 10
-"""How many of the slow tests a run without a path keeps."""
-
 OF_HOUSE = ("house", "import", "private_names")
 FAST = ("specs", "architectures/test_families.py", *(f"house/test_{name}.py" for name in OF_HOUSE))
 """Folders and files whose tests run without torch: those that `-m fast` chooses."""
@@ -68,7 +65,7 @@ def pytest_configure(config):
     if hasattr(config, "workerinput"):
         config.option.slow = config.workerinput["slow"]
     elif without_path and config.getoption("--slow") is None:
-        config.option.slow = SLOW_SAMPLE
+        config.option.slow = 10  # a sample
     if config.option.markexpr == "fast" and not config.getoption("--hypothesis-profile"):
         settings.load_profile("fast")
 

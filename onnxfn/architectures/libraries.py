@@ -45,7 +45,6 @@ clip_text: ExportSpec = compose(
 
 # Models that remove noise from latents.
 LATENT_AXES = "batch_size num_channels= height width"
-DENOISED_AXES = "batch_size _ height width"
 
 denoiser: ExportSpec = compose(
     generates("timesteps", "uniform", low=1.0, high=999.0),
@@ -69,7 +68,7 @@ OPTIMUM_TASK = "semantic-segmentation"
 """Optimum's name for what models of diffusers do."""
 
 
-def denoises(name: str, axes: str = DENOISED_AXES) -> ExportSpec:
+def denoises(name: str, axes: str = "batch_size _ height width") -> ExportSpec:
     """A spec of the output of a model that removes noise."""
     return serves(OPTIMUM_TASK, gives(name, axes, path=("sample",), kind="float"))
 

@@ -93,12 +93,7 @@ class Placeholders:
 
 
 def placeholders(config: Mapping[str, Any]) -> Placeholders:
-    """The placeholder tokens of a configuration, which is a plain dict.
-
-    >>> known = placeholders({"model_type": "llava", "image_token_index": 9, "text_config": {"eos_token_id": 2}})
-    >>> known.tokens, known.first_position, sorted(known.special)
-    ({'image_features': 9}, 0, [2, 9])
-    """
+    """The placeholder tokens of a configuration, which is a plain dict."""
     values = dict(_values(config))
     tokens = {name: values[key] for name, keys in PLACEHOLDER_KEYS.items() for key in reversed(keys) if key in values}
     special = {value for key, value in values.items() if str(key).endswith(("_token_id", "_token_index", "_patch_id"))}

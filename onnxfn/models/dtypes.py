@@ -14,9 +14,6 @@ from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed
 
-SMALL_COPY = 1 << 28
-"""The bytes of a copy of a model in another dtype up to which the copy is made."""
-
 
 def torch_dtype(name: str | None) -> Any:
     """The dtype of torch with this name; None for None."""
@@ -32,7 +29,7 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
     return _copied_in(model, dtype, _converted)
 
 
-def in_dtype_if_small(model: Any, dtype: str | None, most: int = SMALL_COPY) -> Any:
+def in_dtype_if_small(model: Any, dtype: str | None, most: int = 1 << 28) -> Any:
     """A copy of a model in a dtype if it has at most `most` bytes; else the model: `cast_on_use` casts its weights."""
     if dtype is None:
         return model

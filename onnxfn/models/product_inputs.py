@@ -165,7 +165,8 @@ def resumed(model: Any, known: Returned) -> Iterator[None]:
         stack, taken = name.rpartition(".")[0], {id(each) for each in (*arguments, *named.values())}
         for other in [each for each in known if each.startswith(f"{name}.")]:
             del known[other]
-        read = [each for each, of in known.items() if each.rpartition(".")[0] == stack and id(_states(of)) in taken]
+        states = {each: of[0] if isinstance(of, tuple) else of for each, of in known.items()}
+        read = [each for each, of in states.items() if each.rpartition(".")[0] == stack and id(of) in taken]
         known.update(dict.fromkeys((*read, name), result))
 
     lists = {name: each for name, each in model.named_modules() if isinstance(each, torch.nn.ModuleList)}
@@ -178,8 +179,3 @@ def resumed(model: Any, known: Returned) -> Iterator[None]:
                 hook = layer.register_forward_hook(partial(returned, name), with_kwargs=True)
                 changes.callback(hook.remove)
         yield
-
-
-def _states(result: Any) -> Any:
-    """The hidden states among what a layer returns."""
-    return result[0] if isinstance(result, tuple) else result

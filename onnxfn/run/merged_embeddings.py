@@ -16,10 +16,6 @@ def merged_embeddings(embeddings: Array, input_ids: Array, features: Mapping[int
 
     By the id of a placeholder token, `features` has the rows that replace its embeddings in order, `[rows, width]`.
     InvalidSpec if there are more or fewer rows than placeholder tokens, or if they have another width.
-
-    >>> embeddings, ids = np.zeros((1, 3, 2)), np.array([[7, 9, 9]])
-    >>> merged_embeddings(embeddings, ids, {9: np.array([[1, 2], [3, 4]])}).tolist()
-    [[[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]]]
     """
     merged = embeddings.copy()
     for token, rows in features.items():
@@ -57,10 +53,6 @@ def mrope_positions(
     result is `[3, batch, length]`, 0 for padding.
 
     Source: "Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution", arXiv 2409.12191.
-
-    >>> ids = np.array([[5, 9, 9, 6]])
-    >>> mrope_positions(np.ones((1, 5)), ids, {9: np.array([[1, 2, 4]])}, merge_size=2).tolist()
-    [[[0, 1, 1, 3, 4]], [[0, 1, 1, 3, 4]], [[0, 1, 2, 3, 4]]]
     """
     positions = np.zeros((3, *mask.shape), dtype=np.int64)
     merges, last = [1, merge_size, merge_size], [0, 0, newlines]

@@ -116,10 +116,6 @@ def text_arguments(
     """Token ids and mask of texts; each text is given by how many placeholder tokens each of its images has.
 
     Padding is an ordinary token if `padding` is None. `start` is the token before each image, if there is one.
-
-    >>> text = text_arguments([(2, 1), (1,)], 9, [1, 2, 3, 4, 5, 6, 7])
-    >>> text["input_ids"].tolist()[0], text["attention_mask"].tolist()[1]
-    ([1, 2, 3, 4, 5, 9, 9, 6, 7, 9, 1, 2, 3, 4], [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1])
     """
     before = () if start is None else (start,)
     rows = [_tokens(images, (*before, token), ordinary, number) for number, images in enumerate(texts)]

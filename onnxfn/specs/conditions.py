@@ -149,13 +149,7 @@ def stated(conditions: Iterable[Condition]) -> str:
 
 
 def read_conditions(text: str) -> tuple[Condition, ...]:
-    """The conditions in a text of `stated`. What is no condition is left out: a stranger may have written it.
-
-    >>> read_conditions("height % 32 == 0 (unet.py:40); width >= 7; import os")
-    (Condition(text='height % 32 == 0', line='unet.py:40'), Condition(text='width >= 7'))
-    >>> read_conditions("width >= 7 (torch)")
-    (Condition(text='width >= 7', line='torch'),)
-    """
+    """The conditions in a text of `stated`. What is no condition is left out: a stranger may have written it."""
     pairs = ((part, *part.rpartition(" (")[::2]) for part in text.split(SEPARATOR))
     read = (
         Condition(formula, line.removesuffix(")")) if is_condition(formula) else Condition(part)

@@ -157,20 +157,13 @@ def first_line(error: BaseException) -> str:
     """The first line of an error's message that is not blank; the name of the error's type when there is none.
 
     A line that ends in a colon is joined with the next line.
-
-    >>> first_line(ValueError("conflicts:" + chr(10) + "- axis 0 is 1"))
-    'conflicts: - axis 0 is 1'
     """
     line, *others = [*filter(None, (line.strip() for line in str(error).splitlines())), ""]
     return f"{line} {others[0]}".strip() if line.endswith(":") else line or type(error).__name__
 
 
 def shortened(value: object) -> str:
-    """A value as Python writes it in ASCII, cut after 60 characters.
-
-    >>> shortened(["batch_size"]), len(shortened("a" * 100))
-    ("['batch_size']", 63)
-    """
+    """A value as Python writes it in ASCII, cut after 60 characters."""
     text = ascii(value).replace("\n", " ")  # the text of a module has lines
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 

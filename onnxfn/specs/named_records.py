@@ -20,11 +20,6 @@ class Named:
     Attributes:
         records: The records, in order.
         word: What a record is called in messages.
-
-    >>> from onnxfn.specs.records import InputSpec
-    >>> inputs = Named([InputSpec("ids", "n", "token_ids")], "input")
-    >>> inputs["ids"] == inputs[0], "ids" in inputs, len(inputs)
-    (True, True, 1)
     """
 
     records: tuple[Any, ...] = field(default=(), converter=as_tuple)

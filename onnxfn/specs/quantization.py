@@ -36,7 +36,6 @@ SMALLEST_BLOCK = 16
 MATRICES: tuple[ReadingOperator, ...] = ("MatMul", "Gather")
 """The operators that read matrices of linear layers and embedding tables."""
 
-
 UNITS: Mapping[str, int] = MappingProxyType({"kB": 10**3, "MB": 10**6, "GB": 10**9})
 """The units of a limit of bytes."""
 
@@ -174,11 +173,6 @@ def is_selected(rule: WeightRule, names: Iterable[str], operators: Iterable[str]
 
 
 def rule_for(rules: Sequence[WeightRule], names: Sequence[str], operators: Sequence[str] = ()) -> WeightRule | None:
-    """The last rule that selects a weight; None if there is none, or if that rule has the kind `"as is"`.
-
-    >>> rules = (WeightRule("*", bits=4), WeightRule("*lm_head*", bits=8), WeightRule("*norm*", kind="as is"))
-    >>> rule_for(rules, ["lm_head.weight"]).bits, rule_for(rules, ["norm.weight"])
-    (8, None)
-    """
+    """The last rule that selects a weight; None if there is none, or if that rule has the kind `"as is"`."""
     rule = next((rule for rule in reversed(rules) if is_selected(rule, names, operators)), None)
     return None if rule is None or rule.kind == "as is" else rule

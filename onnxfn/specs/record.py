@@ -130,10 +130,6 @@ else:
 
         A class with a `__repr__` of its own keeps it. A notebook shows a class with a `__str__` as it prints.
         `options` are those of `attrs.frozen`.
-
-        >>> from onnxfn.specs.records import Link
-        >>> Link("encoder_hidden_states", "encoder_model", "last_hidden_state")
-        Link(input='encoder_hidden_states', part='encoder_model', output='last_hidden_state')
         """
         if decorated is None:
             return partial(record, **options)

@@ -48,20 +48,12 @@ KEYS = (
 )
 """Known keys of a configuration."""
 
-PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
-"""Values of `init_lora_weights` with which PEFT does not change the weights of the model."""
-
 
 @frozen(eq=False)
 class AdaptedLayer:
-    """The part of an adapter for one layer, as torch tensors.
+    """The part of an adapter for one layer, as torch tensors: its input times `a`, times `b`, times `scale`.
 
-    Attributes:
-        a: The matrix that the input of the layer is multiplied with first.
-        b: The matrix that the product is multiplied with.
-        scale: The factor of the product.
-        magnitude: The norm of each row of the weight afterwards (DoRA); None without DoRA.
-        is_table: Whether the layer is an embedding.
+    `magnitude`: the norm of each row of the weight afterwards (DoRA), or None. `is_table`: the layer is an embedding.
     """
 
     a: Any = field(repr=False)
@@ -125,7 +117,7 @@ def _check_features(folder: Path, config: Mapping[str, Any]) -> None:
     if config.get("peft_type") != "LORA":
         raise InvalidSpec(f"the adapter {folder} is of the type {config.get('peft_type')!r}, not LORA; {advice}")
     start = config.get("init_lora_weights")
-    if start not in PLAIN_STARTS:
+    if start not in (True, False, None, "gaussian", "eva", "orthogonal"):
         raise InvalidSpec(
             f"the adapter {folder} has init_lora_weights={start!r}, with which PEFT changes the model's own weights; "
             f"{advice}"

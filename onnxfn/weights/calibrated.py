@@ -12,9 +12,6 @@ from attrs import frozen
 
 from onnxfn.specs.quantization import REACH, WeightRule
 
-CLIPPED = (0.0, 0.35, 0.7, 1.05)
-"""How many steps of the ends of a block the scales that are tried clip; the other elements are rounded less."""
-
 DAMPING, DAMPING_OF_FEW, ENOUGH = 0.01, 0.3, 2.5
 """What is added to the mean square of each input, in means of all: some inputs are nearly sums of others.
 
@@ -111,7 +108,7 @@ def _candidates(own: Any, rule: WeightRule) -> Iterator[tuple[Any, Any]]:
     last = 2.0**rule.bits - 1
     least, most = own.amin(1, keepdim=True).clamp(max=0), own.amax(1, keepdim=True).clamp(min=0)
     middle = torch.full_like(least, (last + 1) / 2)
-    for steps in CLIPPED:
+    for steps in (0.0, 0.35, 0.7, 1.05):  # that are clipped at the ends, so that other elements are rounded less
         if rule.symmetric:
             step = torch.maximum(-least, most) / (middle + steps)
             yield from ((step, middle), (-step, middle))

@@ -16,9 +16,6 @@ from onnxfn.specs.errors import ModelNotFound, listed, shortened
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.chunks import first_difference, viewed_array
 
-MAX_HEADER_BYTES = 100_000_000
-"""Bytes. The safetensors library refuses longer headers."""
-
 ONNX_DTYPES = MappingProxyType(
     {
         "F64": "DOUBLE",
@@ -77,7 +74,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
     """The header of a safetensors file (length in 8 bytes, JSON) and its data's offset. ModelNotFound without."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        text = file.read(min(length, MAX_HEADER_BYTES))
+        text = file.read(min(length, 100_000_000))  # the safetensors library refuses longer ones
     try:
         header: dict[str, Any] = dict(json.loads(text))
     except (ValueError, TypeError, RecursionError):

@@ -82,11 +82,7 @@ def field_header(number: int, length: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    r"""A number as a protobuf varint: seven bits in each byte, the lowest first; the eighth bit is set if more follow.
-
-    >>> varint(300)
-    b'\xac\x02'
-    """
+    """A number as a protobuf varint: seven bits a byte, the lowest first; the eighth bit is set if more follow."""
     lowest, rest = number & SEVEN_BITS, number >> 7
     return bytes([lowest | ~SEVEN_BITS & 0xFF]) + varint(rest) if rest else bytes([lowest])
 

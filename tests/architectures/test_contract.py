@@ -17,9 +17,6 @@ Axes = dict[str, dict[int, str]]
 LIBRARIES_WITHOUT_CLASSES = ("timm", "diffusers")
 """Libraries whose configurations are the values themselves."""
 
-INNER = "added_cond_kwargs."
-"""The prefix of inputs inside a dict, which Optimum keeps in their names."""
-
 TRANSFORMERS_CLASS = re.compile(r"transformers\.\w+")
 REMOVED = {"mctct": {"input_feat_per_channel": 80, "conv_stride": [3]}}
 """Model types that transformers 5 no longer has, and the defaults of their configurations."""
@@ -53,7 +50,8 @@ def configuration(model_type, preset):
 def onnx_names(case, side, tensors):
     """Tensors by their names in ONNX; Optimum declares some by those of torch."""
     names = case.get(f"torch_to_onnx_{side}_map", {})
-    return {names.get(name, name.removeprefix(INNER)): value for name, value in tensors.items()}
+    # Optimum keeps the prefix of inputs inside a dict.
+    return {names.get(name, name.removeprefix("added_cond_kwargs.")): value for name, value in tensors.items()}
 
 
 def without_absent(model_type, preset, task, tensors):

@@ -13,7 +13,6 @@ MODULES = (torch_names, transformers_names)
 PATHS = [path for module in MODULES for path in module.NAMES.values()]
 ATTRIBUTES = [(name, path) for module in MODULES for name, path in module.ATTRIBUTES.items()]
 
-
 INSTANCES = {
     "torch.nn:Module": lambda: torch.nn.Linear(1, 1),
     "torch._ops:OpOverload": lambda: torch.ops.aten.relu.default,

@@ -10,9 +10,6 @@ from onnxfn.specs.stored.reports import Difference, Exported, Fusion, GraphSize,
 SCREEN = 40
 """Lines of a terminal, and rows of a table in a notebook."""
 
-NOT_BY_DEFAULT = ("bamba", "internlm2", "lfm2_moe")
-"""Model types whose default configuration lacks a value, or that transformers does not have."""
-
 SAMPLE = (
     *("bloom", "deepseek_v3", "gemma2", "jamba", "lfm2", "llama", "mamba2", "musicgen", "qwen3_next", "t5", "whisper"),
 )
@@ -23,7 +20,8 @@ def decoders():
     """The model types that have a task with a cache, and one such task of each."""
     for model_type, row in onnxfn.ARCHITECTURES.items():
         tasks = [task.name for task in row.tasks if task.name.endswith("with-past")]
-        if tasks and model_type not in NOT_BY_DEFAULT:
+        # The default configuration of some lacks a value, or transformers does not have them.
+        if tasks and model_type not in ("bamba", "internlm2", "lfm2_moe"):
             task = next((task for task in tasks if task.startswith("text-generation")), tasks[0])
             marks = () if model_type in SAMPLE else (pytest.mark.sweep,)
             yield pytest.param(model_type, task, marks=marks, id=model_type)

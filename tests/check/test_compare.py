@@ -225,7 +225,6 @@ def test_the_comparison_of_many_elements_calls_tick_often_and_stops_when_that_ra
 MASK = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [1, 0, 1, 1, 0]])
 ROWS, LENGTH = MASK.shape
 
-
 PROMPT, CONTINUED = "feature-extraction-with-past", "text-generation-with-past"
 """The tasks whose first file takes no cache, and takes one."""
 

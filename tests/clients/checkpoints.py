@@ -136,7 +136,6 @@ CHECKPOINTS: Mapping[str, Checkpoint] = MappingProxyType(
 )
 """The tiny checkpoints."""
 
-
 ALONE = " alone"
 """The end of the name of a checkpoint that is the decoder of an encoder-decoder: `mbart alone`."""
 

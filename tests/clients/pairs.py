@@ -47,7 +47,6 @@ QUIET: Mapping[str, Mapping[str, float]] = MappingProxyType(
 )
 """A model type -> values without which it gives something else each time."""
 
-
 GENERATION: Mapping[str, Mapping[str, int]] = MappingProxyType({"musicgen": {"pad_token_id": 32}})
 """A model type -> values of its generation configuration. Musicgen pads with the token of its decoder."""
 

@@ -20,7 +20,6 @@ CLIENT, KIND = "optimum", client_results.DECODER_TYPES
 IDS = [3, 17, 45, 9, 22, 64, 5, 31]
 JOB = {"ids": IDS, "count": 12, "class": "ORTModelForCausalLM"}
 
-
 FLAGS = {"--layout optimum": ("--layout=optimum",), "--expanded-cache": ("--expanded-cache",)}
 """What a remark names -> the flags with which ORTModel loads the folder.
 

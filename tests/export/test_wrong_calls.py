@@ -111,7 +111,6 @@ def test_numbers_of_numpy_are_numbers():
 
 FILL_MASK = onnxfn.spec_for("bert", "fill-mask")
 
-
 WRONG_TYPES = [
     ({"spec": "bert"}, "spec is of the type str; pass an ExportSpec, such as spec_for(model)"),
     ({"model": None}, "model is of the type NoneType; pass a torch.nn.Module, such as model_for(folder)"),

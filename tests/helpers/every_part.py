@@ -40,9 +40,6 @@ OF_TIMM = ("fast_vlm", "gemma3n", "perception_lm")
 LIBRARIES = ("timm", "torchvision", "pillow")
 """What those need besides the packages of all results."""
 
-SPEAKS = "MODEL_FOR_TEXT_TO_WAVEFORM"
-"""The table of models that write sounds; the part of each that writes texts has a model type of its own."""
-
 
 def pairs() -> tuple[tuple[str, str], ...]:
     """The model types and tasks: sight for the first table, hearing for those whose classes hear and write texts."""
@@ -63,7 +60,7 @@ def has_method(model_type: str, method: str) -> bool:
     """Whether the classes of a model type see or hear; the class that writes texts may leave it to the model inside."""
     from transformers.models.auto.configuration_auto import model_type_to_module_name
 
-    if model_type in auto_tables()[SPEAKS].classes:
+    if model_type in auto_tables()["MODEL_FOR_TEXT_TO_WAVEFORM"].classes:
         return False
     folder = model_type_to_module_name(model_type)
     source = Path(find_spec("transformers").origin).parent / "models" / folder / f"modeling_{folder}.py"

@@ -23,17 +23,11 @@ import tiny
 NAME = "real_sizes"
 """The file of the results in tests/sweeps."""
 
-MOST_PARAMETERS = 400
-"""Millions of parameters of the largest model that is exported."""
-
 LONGEST = 900
 """Seconds of the processor after which an export is ended: other processes on the machine change them little."""
 
 LONGEST_WAIT = 4 * LONGEST
 """Seconds after which an export is ended that waits."""
-
-PENDING = "not: no result yet"
-"""The line of a row whose model fits, and that was not exported yet."""
 
 TOO_LARGE = "not: too large"
 NO_MODEL = "not: no default model"
@@ -78,7 +72,7 @@ def is_swept(result: Mapping[str, Any] | None) -> bool:
 
 
 def is_left(result: Mapping[str, Any] | None) -> bool:
-    return result is None or result["line"] == PENDING
+    return result is None or result["line"] == "not: no result yet"
 
 
 def passed(result: Mapping[str, Any]) -> bool:
@@ -130,7 +124,7 @@ def result_of(model_type: str, task: str) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - a configuration without sizes fails anywhere
         return {"task": task, "line": f"{NO_MODEL}: {reason_of(error)}"}
     result = {"task": task, "parameters": size}
-    if size > MOST_PARAMETERS:
+    if size > 400:  # millions of parameters
         return {**result, "line": TOO_LARGE}
     if model_type in TOO_LONG:
         return {**result, "line": swept.NOT + REASONS[model_type]}

@@ -19,9 +19,6 @@ GUIDE = ROOT / "onnxfn" / "guide"
 SOURCE_LINK = re.compile(r"(\]\([^)#\s]+\.py)\)")
 """A link to a file of Python, which the site shows as a page."""
 
-NO_SIDEBAR = "---\nhide: [navigation]\n---\n"
-"""The first lines of a page without neighbours in the navigation."""
-
 KINDS = {
     "text": "text encoder",
     "decoders": "decoder",
@@ -57,7 +54,7 @@ def pages():
         **{f"{path}.md": f"# {path}\n\n````python\n{(ROOT / path).read_text()}````\n" for path in sorted(links)},
         **{f"reference/{module}.md": text for module, text in reference_pages().items()},
         **{path: with_links(texts[path]) for path in ("onnxfn/README.md", "onnxfn/guide/names.md")},
-        "README.md": NO_SIDEBAR + texts["README.md"],
+        "README.md": "---\nhide: [navigation]\n---\n" + texts["README.md"],
         "models.md": models_page(),
     }
 

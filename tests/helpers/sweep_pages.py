@@ -14,9 +14,6 @@ from swept import FAMILIES, NOT, ROOT, SWEEPS
 MARKS = ("<!-- coverage: written by tests/tools/coverage.py -->", "<!-- end of coverage -->")
 """The lines of README.md between which the summary stands."""
 
-README_WIDTH = 125
-"""The longest line of README.md, in characters."""
-
 COLUMNS = ("model type", "task", "result", "seconds", "day")
 """The columns of a page that names no others."""
 
@@ -132,7 +129,7 @@ def write_root_summary() -> None:
         f"Together {len(set().union(*types.values()))} model types agree, seen between {first} and {last}. {counts}. "
         "[How to see every pair](tests/sweeps/README.md)."
     )
-    filled = fill(summary, README_WIDTH, break_long_words=False, break_on_hyphens=False)
+    filled = fill(summary, 125, break_long_words=False, break_on_hyphens=False)
     text = f"{MARKS[0]}\n\n{filled}\n\n{MARKS[1]}"
     readme = ROOT / "README.md"
     readme.write_text(re.sub(f"(?s){MARKS[0]}.*{MARKS[1]}", lambda _: text, readme.read_text()))

@@ -11,8 +11,6 @@ from public_names import MODULES
 import onnxfn
 
 HEAVY = ("torch", "transformers", "onnx", "onnxruntime", "onnxscript", "onnx_ir")
-RATIO = 1
-"""How many times as long as its own dependencies `import onnxfn` may take."""
 
 COMPARED = """
 import json, logging, os, signal, sys, threading
@@ -82,7 +80,7 @@ def test_importing_changes_nothing_in_the_process(imported):
 def test_importing_is_fast(tmp_path):
     """With compiled files, as after an installation; the first run compiles them. A ratio holds on a busy machine."""
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    assert min(float(run_python(TIMED, **compiled)[0]) for _ in range(5)) < RATIO
+    assert min(float(run_python(TIMED, **compiled)[0]) for _ in range(5)) < 1  # the dependencies alone take as long
 
 
 def test_the_help_of_a_command_imports_no_pydantic():

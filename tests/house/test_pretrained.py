@@ -8,8 +8,6 @@ import pytest
 import onnxfn
 
 PACKAGE = Path(onnxfn.__file__).parent
-LOADERS = ("from_pretrained", "from_config")
-"""Methods that load code of a checkpoint, or ask at the terminal whether they may."""
 
 
 def loading_calls(source):
@@ -24,7 +22,7 @@ def loading_calls(source):
     named = {node.value: node for node in assigned if isinstance(node.value, ast.Attribute)}
     by_name = {argument.id for argument in right if isinstance(argument, ast.Name)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in LOADERS and node not in right:
+        if isinstance(node, ast.Attribute) and node.attr in ("from_pretrained", "from_config") and node not in right:
             assigned = named.get(node)
             if assigned is None or {ast.unparse(target) for target in assigned.targets} - by_name:
                 yield ast.unparse(node)

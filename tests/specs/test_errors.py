@@ -59,6 +59,7 @@ def test_a_failed_check_without_a_report_has_one_whose_finding_is_the_message():
 
 def test_the_first_line_of_an_error_is_its_first_that_is_not_blank():
     assert first_line(ValueError("\n  no such axis \nand more")) == "no such axis"
+    assert first_line(ValueError("conflicts:\n- axis 0 is 1")) == "conflicts: - axis 0 is 1"
 
 
 @pytest.mark.parametrize("message", ["", " \n "])

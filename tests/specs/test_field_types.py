@@ -80,7 +80,6 @@ FIELDS = [
     if field.init and wrong_values(get_type_hints(record)[field.name]) is not None
 ]
 
-
 IDS = [f"{record.__name__}.{field.name}" for record, field in FIELDS]
 
 

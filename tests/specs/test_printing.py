@@ -155,7 +155,6 @@ def test_the_result_of_an_export_groups_layers_in_all_its_sections(report):
 SCREEN = 40
 """Lines of a terminal."""
 
-
 DTYPES = ("float32", "float16", "q8", "q4", "q4f16", "bnb4")
 
 

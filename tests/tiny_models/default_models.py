@@ -14,9 +14,6 @@ SEEDS: Mapping[str, int] = {"depth_anything": 2, "pp_doclayout_v3": 1}
 NOT_MEASURED = frozenset({"align", "levit"})
 """Types whose norms have the statistics of a new model: with measured ones random weights amplify rounding."""
 
-VANISHED = 1e-10
-"""An output without larger elements has vanished: float32 may hold its small elements with fewer bits."""
-
 
 def model(model_type: str, loader: str) -> Any:
     import torch
@@ -60,4 +57,4 @@ def variation(output: Any) -> float:
     """The standard deviation of a tensor, divided by its largest element; 0 if its elements vanish."""
     elements = output.detach().double().flatten()
     largest = float(elements.abs().max())
-    return float(elements.std(correction=0)) / largest if largest > VANISHED else 0.0
+    return float(elements.std(correction=0)) / largest if largest > 1e-10 else 0.0

@@ -20,12 +20,7 @@ def rows(table: Mapping[str, ExportSpec]) -> Mapping[str, ExportSpec]:
 
 
 def sized_in(cases: str, /, **axes: Sequence[int | Getter | None]) -> ExportSpec:
-    """A spec of the sizes of axes in the trace, then in each of these cases. None: the size in the trace.
-
-    >>> spec = sized_in("one several", height=(32, 24, 40))
-    >>> spec == compose(sized(height=32), case("one", sized(height=24)), case("several", sized(height=40)))
-    True
-    """
+    """A spec of the sizes of axes in the trace, then in each of these cases. None: the size in the trace."""
     sizes = [
         {axis: size for axis, size in zip(axes, row, strict=True) if size is not None}
         for row in zip(*axes.values(), strict=True)

@@ -79,7 +79,6 @@ next_ids: ExportSpec = compose(
 )
 """The new tokens of the decoder, and its cache."""
 
-
 ENCODER_FILE = extra_file("encoder_model", "encoder")
 
 
@@ -100,9 +99,6 @@ def generation_tasks(
     """A spec of a task of an encoder-decoder, without and with past.
 
     `specs`: what both tasks need. `encoder`: the files before the decoder. `extra_files` are written after it.
-
-    >>> [overlay.name for overlay in generation_tasks("image-to-text").tasks]
-    ['image-to-text', 'image-to-text-with-past']
     """
     return compose(
         tasked(task, *specs, encoder, extra_file("decoder_model", "decoder"), extra_files),

@@ -199,7 +199,6 @@ def failed_measurements(measurements: Iterable[Measurement]) -> list[str]:
 
 
 HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bisect(spec, model, path)"
-"""The end of the message about outputs that differ."""
 
 AMPLIFIED = (
     "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, or the model "

@@ -242,17 +242,9 @@ ExactArray = Callable[[], tuple[str, Array]]
 
 @frozen
 class Comparison:
-    """The comparison of one output in one case.
+    """The comparison of one output in one case. Fields that `Difference` also has mean the same there.
 
     Attributes:
-        output: The name of the output.
-        case: The name of the case, with its sizes.
-        shape: The shape of the output.
-        max_abs: The largest difference from the reference.
-        max_rel: The same, relative to the scale of the output.
-        tolerance: The largest difference that is allowed, if all differences of the output grow alike.
-        passed: Whether the output agrees.
-        own_error: PyTorch's own largest error, where the exact reference was computed.
         reference: What the output was compared with, and why.
         norms: The norms of the error, where the exact reference was computed and decides.
         own_norms: Those of PyTorch's own error.

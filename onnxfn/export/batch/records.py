@@ -121,7 +121,6 @@ class BatchEvent:
 OnBatchEvent = Callable[[BatchEvent], None]
 """Is called with an event when a job starts, is started again, and ends. What it raises ends all jobs."""
 
-
 SCHEMA, SCHEMA_VERSION = "onnxfn-batch", 1
 """The schema in the JSON. The version grows when a field is removed or changes its meaning, not for new fields."""
 

@@ -73,12 +73,6 @@ def _saved_traceback(error: Exception) -> str:
     return file.name
 
 
-def set_hub_access(values: dict[str, Any]) -> None:
-    """Sets the variables that the client of the hub reads, and takes the token out of `values`."""
-    os.environ.update({variable: str(values[name]) for name, variable in OF_HUB.items() if name in values})
-    values.pop("token", None)
-
-
 def with_options(text: str) -> str:
     """A text with `--shape length=1:8` where it advises to call `with_shapes(spec, length=(1, 8))`, and such."""
 
@@ -107,7 +101,8 @@ def command(function: Callable[..., None], *options: str, is_long: bool = False)
     def run(**arguments: Any) -> None:
         values = stated({name: arguments.pop(name) for name in taken})
         arguments.pop("help_all", None)
-        set_hub_access(values)
+        os.environ.update({variable: str(values[name]) for name, variable in OF_HUB.items() if name in values})
+        values.pop("token", None)  # the client of the hub reads it there
         with one_line_errors(debug=values.pop("debug", False)):
             function(**arguments, **({"values": values} if options else {}))
 

@@ -28,11 +28,6 @@ import onnxfn
 model = onnxfn.load("FOLDER")
 print(model.inputs, model.outputs)
 ```"""
-"""How the folder of the card is loaded."""
-
-MEASURES = ("agreement", "kl", "cosine", "iou", "cases")
-"""What is measured of a quantized file, the most telling first."""
-
 
 BAR = 40
 """The length of the bar of a measure of 1."""
@@ -103,8 +98,9 @@ def _origin(report: Mapping[str, Any]) -> str:
 def _plot(facts: ResultFacts) -> str:
     """A bar for each file with measurements, the largest file first; nothing of fewer than two."""
     paths = sorted(facts.files, key=lambda path: -facts.sizes[path])
+    measures = ("agreement", "kl", "cosine", "iou", "cases")  # the most telling first
     measured = [
-        (path, name, facts.files[path][name]) for path in paths for name in MEASURES if facts.files[path].get(name)
+        (path, name, facts.files[path][name]) for path in paths for name in measures if facts.files[path].get(name)
     ]
     first = {path: (name, value) for path, name, value in reversed(measured)}
     bars = {path: "#" * round(BAR * min(max(float(value), 0), 1)) for path, (_, value) in first.items()}

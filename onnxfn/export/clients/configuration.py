@@ -35,15 +35,6 @@ SECTION, EXTERNAL_DATA = "transformers.js_config", "use_external_data_format"
 DTYPES = (None, "float32", "q8", "float16", "q4f16", "q4", "int8", "uint8", "bnb4")
 """The dtypes of variants in transformers.js, in the order of its default choice."""
 
-DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType({None: "fp32", "float32": "fp32", "float16": "fp16"})
-"""A dtype -> its name in transformers.js, if it differs."""
-
-LAYER_KEYS: Mapping[str, str] = MappingProxyType({"granitemoehybrid": "layer_types", "nemotron_h": "layers_block_type"})
-"""The model type -> the key of its kinds of layers, for which the hub has other words than transformers 5."""
-
-LAYER_WORDS: Mapping[str, str] = MappingProxyType({"linear_attention": "mamba", "full_attention": "attention"})
-"""The word of transformers 5 -> that of the hub."""
-
 SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "falcon": MappingProxyType({"multi_query": False, "num_kv_heads": 1}),
@@ -62,7 +53,8 @@ def default_dtype(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any
     """The dtype that transformers.js loads when its caller names none."""
     # Without it WebAssembly loads q8, which may not exist. Where it does, WebAssembly has no kernel for its embeddings.
     present = {part.dtype for part in folder.plan.parts}
-    names = (DTYPE_NAMES.get(dtype, str(dtype)) for dtype in DTYPES if dtype in present)
+    others = {None: "fp32", "float32": "fp32", "float16": "fp16"}
+    names = (others.get(dtype, str(dtype)) for dtype in DTYPES if dtype in present)
     return _with_section(config, "dtype", next(names, None))
 
 
@@ -74,9 +66,11 @@ def graph_dtype(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def layer_words(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The words of the hub for kinds of layers, which clients know."""
-    key = LAYER_KEYS.get(config.get("model_type", ""), "")
+    keys = {"granitemoehybrid": "layer_types", "nemotron_h": "layers_block_type"}  # transformers 5 has other words
+    words = {"linear_attention": "mamba", "full_attention": "attention"}
+    key = keys.get(config.get("model_type", ""), "")
     layers = config.get(key)
-    return {**config, key: [LAYER_WORDS.get(each, each) for each in layers]} if isinstance(layers, list) else config
+    return {**config, key: [words.get(each, each) for each in layers]} if isinstance(layers, list) else config
 
 
 def text_architecture(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -247,10 +247,6 @@ NUMBERS = ("patch_size", "temporal_patch_size", "merge_size", "rescale_factor", 
 STEPS = ("do_convert_rgb", "do_resize", "do_rescale", "do_normalize")
 """The keys by which an image processor leaves out a step; the runtime has all of them."""
 
-BICUBIC = 3
-INTERPOLATIONS: Mapping[int, str] = MappingProxyType({0: "NEAREST", 1: "LANCZOS", 2: "LINEAR", BICUBIC: "CUBIC"})
-"""The number of a resampling filter in `resample`, and its name in the runtime."""
-
 
 def vision_processor(folder: Folder) -> dict[str, str]:
     """`vision_processor.json` for a model with images that the runtime can load; nothing for others."""
@@ -267,11 +263,12 @@ def _image_processor(folder: Folder) -> dict[str, Any] | None:
     stated: Mapping[str, Any] = inner if isinstance(inner, Mapping) else json_object(folder, PREPROCESSOR) or {}
     size = stated.get("size")
     sizes: Mapping[str, Any] = size if isinstance(size, Mapping) else {}
+    filters = {0: "NEAREST", 1: "LANCZOS", 2: "LINEAR", 3: "CUBIC"}
     known = {
         **{name: stated.get(name) for name in NUMBERS},
         "min_pixels": stated.get("min_pixels") or sizes.get("shortest_edge"),
         "max_pixels": stated.get("max_pixels") or sizes.get("longest_edge"),
-        "interpolation": INTERPOLATIONS.get(stated.get("resample", BICUBIC)),
+        "interpolation": filters.get(stated.get("resample", 3)),
     }
     has_all = None not in known.values() and all(stated.get(step, True) for step in STEPS)
     return known if has_all else None
@@ -292,7 +289,6 @@ def _steps(stated: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _step(kind: str, **attributes: Any) -> dict[str, Any]:
-    """A step of a kind."""
     attrs = {"attrs": attributes} if attributes else {}
     return {"operation": {"name": kind.lower(), "type": kind, **attrs}}
 

@@ -32,9 +32,6 @@ from onnxfn.specs.errors import (
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
 
-CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
-"""The errors with which transformers and Python refuse `use_cache=True`. Others, as out of memory, are no refusal."""
-
 
 def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> ExportSpec:
     """The spec of a model for a task, from runs on dummies. InvalidSpec without known inputs or cache, UnknownName."""
@@ -121,7 +118,7 @@ def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, st
         return run(model, spec), ""
     except OnnxfnError:
         raise  # InvalidSpec is a ValueError, and none of the model's
-    except CACHE_REFUSALS as error:
+    except (TypeError, ValueError, NotImplementedError) as error:  # others, as out of memory, are no refusal
         # torch raises NotImplementedError when a model reads the values of a meta tensor.
         if isinstance(error, NotImplementedError) and any(tensor.is_meta for tensor in model.parameters()):
             raise

@@ -94,7 +94,6 @@ CODES: Forms = tuple(
 )
 """The codes of a sound, one per codebook: in a row each, or with a token of text at each step."""
 
-
 QUERIES = compose(
     takes("query_embeds", "batch_size num_queries hidden_size=", "normal", kind="float"),
     takes("encoder_hidden_states", "batch_size encoder_length encoder_hidden_size=", "normal", kind="float"),

@@ -30,9 +30,6 @@ SIDES: Mapping[int, tuple[str, ...]] = MappingProxyType(
 )
 """Number of axes of a tensor -> the names of those after the first, if they move."""
 
-CACHED = ("heads", "past_sequence_length")
-"""The same for the keys and values in a cache."""
-
 
 @frozen(eq=False, field_transformer=typed_fields)
 class Watched:
@@ -320,7 +317,8 @@ def _patterns(
     symbols = {batch: "batch_size"} if batch and 2 * firsts.count(batch) >= len(sizes) else {}
     symbols = {of_axis: name.replace(".", "_") for name, [of_axis] in of_numbers.items()} | symbols
     for name, axes in sizes.items():
-        sides = CACHED if ".layers." in name else SIDES.get(len(axes), ("sequence_length",))
+        of_rank = SIDES.get(len(axes), ("sequence_length",))
+        sides = ("heads", "past_sequence_length") if ".layers." in name else of_rank  # the former in a cache
         for at, of_axis in enumerate(axes):
             word = sides[at - 1] if 0 < at <= len(sides) else f"axis_{at}"
             if len({*of_axis}) > 1 and of_axis not in symbols:

@@ -125,9 +125,6 @@ SPEC = "spec"
 TRANSFORMERS = "transformers"
 LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
 
-OF_ONE_MODEL = (SPEC, "adapter", "decoders", "floors", "calibration")
-"""What options set that a pipeline of diffusers cannot have: it has several specs."""
-
 GROUPS = ("Model", "Task and inputs", "Files", "Numbers", "Check", "Output")
 """The headings of the help, in its order."""
 
@@ -215,7 +212,8 @@ def completed(option: Option, incomplete: str) -> list[str]:
 
 def _option(name: str, kind: str, sets: str, **more: Any) -> Option:
     read = READS.get(name) or (texts if kind == "list" else lambda _, value: value)
-    libraries = LIBRARIES[:-1] if sets in OF_ONE_MODEL else LIBRARIES
+    of_one_model = (SPEC, "adapter", "decoders", "floors", "calibration")  # a pipeline of diffusers has several specs
+    libraries = LIBRARIES[:-1] if sets in of_one_model else LIBRARIES
     return Option(**{"name": name, "kind": KINDS[kind], "sets": sets, "read": read, "libraries": libraries, **more})
 
 

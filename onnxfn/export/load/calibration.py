@@ -32,9 +32,6 @@ RUNS, RUN_TOKENS, RUN_PICTURES = 8, 512, 4
 OUTSIDE = 1e-5
 """The share of the elements of an activation that are clipped at each end."""
 
-ARRAYS = ".npz"
-"""The suffix of a file with arrays, by the names of inputs."""
-
 TOPIC = 400
 """Characters of each topic of Python's own help that are read."""
 
@@ -93,7 +90,7 @@ def left_lines(left: Left) -> list[str]:
 
 def _inputs(source: Source, model: Any, part: Part, plan: Plan) -> Inputs:
     """The inputs of each run of a part."""
-    if isinstance(source.file, Path) and source.file.suffix == ARRAYS:
+    if isinstance(source.file, Path) and source.file.suffix == ".npz":
         with _file_errors(source.file), np.load(source.file) as arrays:
             own = {name: arrays[name] for name in part.inputs}
         count = min(map(len, own.values()))

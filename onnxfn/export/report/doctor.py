@@ -75,7 +75,7 @@ def doctor() -> Findings:
     >>> [row.value for row in doctor().rows if row.name == "onnxfn"] == [VERSION]
     True
     """
-    return Findings([*_packages(), *_machine(), *_hub()])
+    return Findings([*_packages(), *_machine()])
 
 
 def _packages() -> Iterator[Finding]:
@@ -94,6 +94,7 @@ def _packages() -> Iterator[Finding]:
 
 def _machine() -> Iterator[Finding]:
     import psutil
+    from huggingface_hub import constants, get_token
 
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     yield Finding("cores", f"{cores}, load {load:.1f}", "other programs use them" if load > 2 * cores else "")
@@ -102,11 +103,6 @@ def _machine() -> Iterator[Finding]:
     yield Finding("memory", f"{file_size(free).partition(',')[0]} free", small)
     for name, folder in (("disk", Path.cwd()), ("temporary", Path(tempfile.gettempdir()))):
         yield _disk(name, folder)
-
-
-def _hub() -> Iterator[Finding]:
-    from huggingface_hub import constants, get_token
-
     yield _disk("hub cache", Path(constants.HF_HUB_CACHE))
     yield Finding("hub token", "there is one" if get_token() else "none (private models, push: hf auth login)")
     yield Finding("hub", "offline, by HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else constants.ENDPOINT)

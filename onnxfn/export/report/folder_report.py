@@ -14,9 +14,6 @@ from onnxfn.specs.short_repr import grouped_rows
 from onnxfn.weights.layouts import dtype_of_stem
 from onnxfn.weights.onnx_files import stored_tensors
 
-AT_EXPORT = " · as at the export; the files were not compared with it: run onnxfn verify"
-"""What the page of a folder says."""
-
 
 def write_page(folder: Path, file: Path, *, overwrite: bool) -> Path:
     """Writes the page of an export, or of the parts of a pipeline; ModelNotFound, InvalidSpec for a bad report."""
@@ -58,10 +55,11 @@ def _folder_facts(content: Mapping[str, Any], folder: Path | None) -> ResultFact
     status = "unchecked" if report is None else check_status(report)
     opsets = ", ".join(sorted({f"opset {graph['opset']}" for graph in graphs.values()}))
     first = next(iter(content.get("variants", {}).values()), None)  # the parts of the first dtype
+    how = " · as at the export; the files were not compared with it: run onnxfn verify" if folder else ""
     left_out = [(f"{each['name']}: {each['reason']}",) for each in content["left_out"]]
     return ResultFacts(
         " · ".join(filter(None, (content["name"], content["task"], opsets, status))),
-        f"{file_size(size).partition(',')[0]} · {versions_text(content['versions'])}{AT_EXPORT if folder else ''}",
+        f"{file_size(size).partition(',')[0]} · {versions_text(content['versions'])}{how}",
         {
             path: graph_columns(_dtype(path, graph, content), sizes[path], graph.get("parameters"), graph.get("nodes"))
             | variant_columns(report, PurePosixPath(path).stem)

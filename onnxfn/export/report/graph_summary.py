@@ -8,7 +8,8 @@ from typing import Any
 
 from onnxfn.export.report.report_file import graph_facts, weights_by_dtype
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line
-from onnxfn.specs.results.printing import OPTIONAL, Sections, file_size, text
+from onnxfn.specs.results.printing import Sections, file_size, text
+from onnxfn.specs.results.result_facts import type_text
 from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.weights.layouts import no_onnx_file, onnx_folder
 from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata
@@ -59,9 +60,9 @@ def summary_text(name: str, summary: Mapping[str, Any]) -> str:
     # Rows of at most 100 characters, in which each operator stands next to its number.
     operators = ", ".join(f"{operator}\xa0{count}" for operator, count in summary["operators"].items())
     rows = [(row.replace("\xa0", " "),) for row in wrap(operators, 100, break_on_hyphens=False)]
+    kinds = ("inputs", "outputs")
     sections: Sections = [
-        ("inputs", grouped_rows(list(map(_port, summary["inputs"])))),
-        ("outputs", grouped_rows(list(map(_port, summary["outputs"])))),
+        *((kind, grouped_rows([(port["name"], type_text(port, "?")) for port in summary[kind]])) for kind in kinds),
         ("operators", rows),
         ("weights", weights),
         ("external data", others),
@@ -70,11 +71,6 @@ def summary_text(name: str, summary: Mapping[str, Any]) -> str:
     opsets = [f"{domain or 'opset'} {version}" for domain, version in summary["opsets"].items()]
     nodes = counted(sum(summary["operators"].values()), "nodes")
     return text(name, sections, " · ".join((*opsets, nodes, file_size(summary["bytes"]))))
-
-
-def _port(port: Mapping[str, Any]) -> tuple[str, str]:
-    sizes = ", ".join("?" if size is None else str(size) for size in port["shape"])
-    return str(port["name"]), f"{port['dtype']}[{sizes}]{OPTIONAL if port.get('optional') else ''}"
 
 
 def _metadata_row(key: str, value: str) -> tuple[str, str]:

@@ -38,9 +38,6 @@ from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.stored.reports import CheckFailed, Report
 from onnxfn.weights.write import LINK, resolved_write_options, with_checkpoint_entries, write_graphs
 
-OVERFLOWS = 3
-"""The attempts that keep values in float32: what is larger without bounds may make more values overflow."""
-
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
 
 
@@ -163,7 +160,7 @@ def _without_overflow(
 ) -> tuple[tuple[Job, Output], Built | Failure]:
     """The last of more attempts that keep values in float32, until none overflows; the first if only they are wrong."""
     attempt, result = (job, output), first
-    for _ in range(OVERFLOWS):
+    for _ in range(3):  # what is larger without bounds may make more values overflow
         if isinstance(result, Failure) and not isinstance(result.error, CheckFailed):
             break
         models = [graph.model for graph in result.graphs]

@@ -31,7 +31,6 @@ LEAST_STEPS = 0.003
 LARGE_SHARE = 0.1
 """What errors of the parts may make of a result, relative to its largest number, for a comparison to say something."""
 
-
 RESULT = "the result of the program"
 
 CALLS = 4

@@ -196,21 +196,19 @@ def _read_inputs(program: Any, spec: PlannedSpec) -> set[str]:
     }
 
 
-OVERWRITES = ("aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default")
-"""Operators that read nothing of what their first argument was."""
-
-
 def _check_state(model: Any, program: Any, changed: set[str]) -> None:
     """Raises InvalidSpec if an output reads one of the changed buffers as it was before: the next call differs."""
     signature = program.graph_signature
     buffers = {spec.arg.name: str(spec.target).removeprefix(f"{WRAPPED}.") for spec in signature.input_specs}
     outputs = set(signature.user_outputs)
+    # They read nothing of what their first argument was.
+    overwrites = ("aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default")
     read, left = set(), [node for node in program.graph.nodes if node.name in outputs] if changed else []
     while left:
         node = left.pop()
         if node not in read:
             read.add(node)
-            is_written = str(node.target) in OVERWRITES
+            is_written = str(node.target) in overwrites
             left.extend(each for each in node.all_input_nodes if not is_written or each is not node.args[0])
     state = sorted(changed & {buffers.get(node.name, "") for node in read})
     if state:

@@ -37,9 +37,6 @@ TRACES, HALVINGS, DRAWS = 5, 5, 100
 FAR_ELEMENTS = 1 << 22
 """The elements of the inputs of a far trace, at most: it has no values, but its inputs are made."""
 
-EXPONENTS = (1.0, -1.0, 0.5, -0.5)
-"""The powers of a size that a real number is tried to be: attention divides by the root of a size."""
-
 Numbers = tuple[Any, ...]
 """One number for each trace."""
 
@@ -184,7 +181,8 @@ def _of_one(values: Numbers, of: Numbers, size: Any) -> Iterator[Any]:
     from torch import sym_float
 
     if type(values[0]) is float:
-        for exponent in EXPONENTS if all(of) else ():
+        # Attention divides by the root of a size.
+        for exponent in (1.0, -1.0, 0.5, -0.5) if all(of) else ():
             factor = values[0] / of[0] ** exponent
             if all(isclose(value, factor * each**exponent) for value, each in zip(values, of, strict=True)):
                 yield (mul, (pow, (sym_float, size), exponent), factor)

@@ -128,10 +128,6 @@ def tracing_packages() -> tuple[str, ...]:
     return *(f"{Path(package.__file__ or '').parent}/" for package in (torch, sympy)), *CAPTURE
 
 
-GOES_ON = (ast.Return, ast.Break, ast.Continue, ast.Yield)
-"""Statements in an `if` after which it goes on without an error."""
-
-
 class BranchOnValues(BaseException):
     """Hides an error of torch, its cause, from handlers in the model, and from torch.export, which would print much."""
 
@@ -190,8 +186,9 @@ def _truths_of(file: str) -> Mapping[Any, bool]:
 
 
 def _raises(branch: ast.If) -> bool:
+    goes_on = (ast.Return, ast.Break, ast.Continue, ast.Yield)
     inside = (node for statement in branch.body for node in ast.walk(statement))
-    return isinstance(branch.body[-1], ast.Raise) and not any(isinstance(node, GOES_ON) for node in inside)
+    return isinstance(branch.body[-1], ast.Raise) and not any(isinstance(node, goes_on) for node in inside)
 
 
 def _truths(test: Any, truth: bool) -> Iterator[tuple[Any, bool]]:  # noqa: FBT001

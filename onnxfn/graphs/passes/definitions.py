@@ -11,12 +11,6 @@ DEFINED = ("CausalConvWithState", "LinearAttention")
 BODIES = Path(__file__).parent / "bodies.txt"
 """The bodies of other operators, one for each choice of optional inputs, each after an empty line."""
 
-ABSENT = "no_"
-"""How the names of those inputs of a body begin that its nodes leave out."""
-
-OVERLOADS = 10
-"""The first version of ONNX's format in which functions of one name may differ by an overload."""
-
 
 def define_operators(model: Any) -> Any:
     """Adds the bodies of its operators of `com.microsoft` to a graph: functions of the same domain and name.
@@ -34,7 +28,8 @@ def define_operators(model: Any) -> Any:
                 function.overload = overloads[key]
                 model.functions[function.identifier()] = function
         node.overload = overloads[key]
-    model.ir_version = max(model.ir_version, OVERLOADS if any(overloads.values()) else 0)
+    # From this version of the format on, functions of one name may differ by an overload.
+    model.ir_version = max(model.ir_version, 10 if any(overloads.values()) else 0)
     return nodes.import_domain(model)
 
 
@@ -51,11 +46,11 @@ def _body(node: Any, opset: int) -> Any:
     texts = [text for text in BODIES.read_text("utf-8").split("\n\n") if f"{node.op_type} <" in text]
     functions = (_parsed(text, opset) for text in texts)
     present = _present(node.inputs)
-    return next((each for each in functions if _present(each.inputs, _is_for_a_value) == present), None)
 
+    def is_for_a_value(formal: Any) -> bool:
+        return not formal.name.startswith("no_")  # an input of a body that its nodes leave out
 
-def _is_for_a_value(formal: Any) -> bool:
-    return not formal.name.startswith(ABSENT)
+    return next((each for each in functions if _present(each.inputs, is_for_a_value) == present), None)
 
 
 def _parsed(text: str, opset: int) -> Any:

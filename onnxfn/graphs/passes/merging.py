@@ -39,18 +39,13 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     is_empty = tape.op("Equal", [size, tape.op("Constant", [], {"value_int": 0})])
     branch = onnx_ir.node("If", [is_empty], attributes=branches, outputs=chosen)
     model.graph.insert_before(model.graph[0], [*tape.nodes, branch])
-    for output in chosen:
-        _give_directly(output)
+    for output in chosen:  # is an output of the graph itself where an Identity of it was: ONNX Runtime would copy it
+        copies = [use.node for use in output.uses() if is_operator(use.node, "Identity")]
+        for copy in [node for node in copies if node.outputs[0].is_graph_output()][:1]:
+            output.shape = copy.outputs[0].shape
+            replace_value(copy.outputs[0], output)
+            copy.graph.remove(copy, safe=True)
     return model
-
-
-def _give_directly(value: Any) -> None:
-    """Makes a value an output of the graph itself where an Identity of it was: ONNX Runtime would copy it."""
-    copies = [use.node for use in value.uses() if is_operator(use.node, "Identity")]
-    for copy in [node for node in copies if node.outputs[0].is_graph_output()][:1]:
-        value.shape = copy.outputs[0].shape
-        replace_value(copy.outputs[0], value)
-        copy.graph.remove(copy, safe=True)
 
 
 def insert_branches(model: Any, other: Any, condition: Condition, axes: Mapping[str, tuple[str, int]]) -> Any:

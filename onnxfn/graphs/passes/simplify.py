@@ -214,12 +214,7 @@ def convert_opset(model: Any, opset: int) -> Any:
     if model.opset_imports.get("") != opset:
         with nodes.pass_errors(f"the conversion to opset {opset}"):
             convert_version(model, min(opset, LAST_CONVERTED), fallback=False)
-            _state_opset(model, opset)
+            model.opset_imports[""] = opset
+            for node in model.graph.all_nodes():
+                node.version = opset if node.domain == "" else node.version
     return model
-
-
-def _state_opset(model: Any, opset: int) -> None:
-    """Makes a graph one of a later opset, in which its operators are the same."""
-    model.opset_imports[""] = opset
-    for node in model.graph.all_nodes():
-        node.version = opset if node.domain == "" else node.version

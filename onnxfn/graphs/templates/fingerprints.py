@@ -24,9 +24,6 @@ PACKAGE = Path(__file__).parents[2]
 OWN = sys.stdlib_module_names.union(("onnxfn",))
 """Packages without a version of their own: Python's, whose version is a line, and onnxfn, whose source is."""
 
-VERSIONED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", "attrs")
-"""Packages on whose versions every graph depends."""
-
 IGNORED_NAMES = ("__init__", "__setstate__", "___needs_generation_tag_patch", "smart_apply")
 """Attributes of a class that create its objects: torch and transformers add or replace them later."""
 
@@ -160,7 +157,8 @@ def package_versions() -> tuple[str, ...]:
     """The versions of the packages that build graphs and of Python, and a digest of onnxfn's own source."""
     # Another version of onnxfn may build another graph.
     own_source = hashlib.sha256(b"".join(file.read_bytes() for file in source_files())).hexdigest()
-    return (*(f"{name} {version(name)}" for name in VERSIONED), f"python {sys.version}", own_source)
+    packages = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", "attrs")
+    return (*(f"{name} {version(name)}" for name in packages), f"python {sys.version}", own_source)
 
 
 def source_files() -> list[Path]:

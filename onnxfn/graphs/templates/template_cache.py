@@ -141,9 +141,6 @@ def _entry(path: Path) -> CacheEntry | None:
     return CacheEntry(path, status.st_size, status.st_mtime) if _ENTRY.fullmatch(path.name) else None
 
 
-SAVED = ("limits", "needs_check", "unused_patches", "traced_layers", "from_repeats")
-"""The fields of a graph that are saved with it."""
-
 NOTE = "onnxfn.template"
 """Key of the ONNX metadata of a template: the slots and these fields, as JSON."""
 
@@ -155,7 +152,8 @@ def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_
     if folder is None or name is None:
         return
     values = [value for value in built.model.graph.initializers.values() if slot_of(value)]
-    facts = asdict(built, filter=lambda field, _: field.name in SAVED or field not in fields(BuiltGraph))
+    saved = ("limits", "needs_check", "unused_patches", "traced_layers", "from_repeats")
+    facts = asdict(built, filter=lambda field, _: field.name in saved or field not in fields(BuiltGraph))
     note = {"slots": {value.name: asdict(value.meta[SLOT]) for value in values}, "facts": facts}
     for value in values:  # ONNX requires initializers to have values
         of_slot = onnx_ir.ExternalTensor("nowhere", None, None, value.dtype, shape=value.shape, name=value.name)

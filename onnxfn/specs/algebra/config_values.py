@@ -41,9 +41,6 @@ from onnxfn.specs.errors import (
 )
 from onnxfn.specs.records import Getter, Normalizer, Source
 
-LONGEST_FORMULA = 500
-"""Characters of the longest formula."""
-
 OPERATORS: Mapping[type[ast.AST], str] = MappingProxyType(
     {
         ast.Add: "total",
@@ -72,7 +69,7 @@ def parsed(text: str) -> Source:
     if all(part.isidentifier() for part in text.split(".")):
         return text
     try:
-        if len(text) <= LONGEST_FORMULA:
+        if len(text) <= 500:  # noqa: PLR2004 - characters
             return _source(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError, KeyError):  # KeyError: another operator or function
         pass

@@ -129,14 +129,7 @@ def _of_shape(array: Any, shape: tuple[int, ...]) -> Array:
 
 
 def size_inputs(spec: AnySpec) -> dict[str, AxisMap]:
-    """The inputs that are numbers, each the size of an axis: `forward` takes it for a whole number, not for a tensor.
-
-    >>> from onnxfn.specs.algebra.compose import compose
-    >>> from onnxfn.specs.algebra.facts import takes
-    >>> spec = compose(takes("rows", "", "n"), generates("n", "size", of=NestedDummy("uniform", "height")))
-    >>> {name: str(axes) for name, axes in size_inputs(spec).items()}
-    {'rows': '[height]'}
-    """
+    """The inputs that are numbers, each the size of an axis: `forward` takes it as a whole number, not as a tensor."""
     of = {each.name: dict(each.arguments)["of"].axes for each in spec.dummies.generators if each.function == "size"}
     return {input_.name: of[input_.generator] for input_ in spec.inputs if input_.generator in of}
 

@@ -24,9 +24,6 @@ DECODER_WITH_PAST, MERGED_DECODER = "decoder_with_past_model", "decoder_model_me
 STEMS: Mapping[str, str] = MappingProxyType({"monolith": "model", "encoder": ENCODER, "decoder": DECODER})
 """Behavior -> the stem of its file, as Optimum names it."""
 
-PAST_TARGET = "batch_size past_decoder_sequence_length+decoder_sequence_length"
-"""The axes of a mask over cached and new tokens of a decoder."""
-
 
 def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
     """A spec of one behavior of an encoder-decoder.
@@ -204,7 +201,8 @@ def _with_cache(view: ExportSpec, past: Past, *, returned: Callable[[CacheRow], 
 def _over_past(tensor: InputSpec) -> InputSpec:
     """The input with a decoder's padding mask extended over the cached tokens; other inputs unchanged."""
     is_mask = tensor.generator == "padding_mask" or str(tensor.forward_path[-1]).endswith("attention_mask")
-    return evolve(tensor, axes=PAST_TARGET) if is_mask and tensor.axes == axis_map(TARGET) else tensor
+    over_both = "batch_size past_decoder_sequence_length+decoder_sequence_length"
+    return evolve(tensor, axes=over_both) if is_mask and tensor.axes == axis_map(TARGET) else tensor
 
 
 def _emptied(row: CacheRow) -> CacheRow:

@@ -55,9 +55,6 @@ MOST_PIXELS = 32 * 224 * 224
 MEAN, DEVIATION = 0.45, 0.225
 """What most image processors take from a color between 0 and 1, and what they divide it by."""
 
-COMPONENTS = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
-"""The attributes of a processor of transformers that are preprocessors themselves."""
-
 
 def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
     """The inputs of a spec as a preprocessor computes them, else dummies. InvalidSpec for another object or shape."""
@@ -155,7 +152,8 @@ def _position_ids(spec: PlannedSpec, arrays: Mapping[str, Array], mask: Array | 
 
 def _features(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
     """The outputs of a preprocessor, or of each component of a processor, by the names of arguments of `forward`."""
-    components = [component for name in COMPONENTS if (component := getattr(preprocessor, name, None)) is not None]
+    names = ("tokenizer", "image_processor", "feature_extractor", "video_processor")
+    components = [component for name in names if (component := getattr(preprocessor, name, None)) is not None]
     features: dict[str, Any] = {}
     for component in components or [preprocessor]:
         run = next((run for attribute, run in FEATURES.items() if hasattr(component, attribute)), None)

@@ -34,23 +34,14 @@ MOST_CASES = 24
 
 @frozen
 class SizeCase:
-    """Sizes to check, and why.
-
-    Attributes:
-        reason: What the sizes try: `other side of swin.py:160`, `height=1`, `far sizes`.
-        sizes: The size of each axis.
-    """
+    """Sizes to check, and what they try: `other side of swin.py:160`, `height=1`, `far sizes`."""
 
     reason: str
     sizes: Sizes
 
 
 def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
-    """The sizes nearest to `base` on the other side of each condition, at its border, and the farthest of all.
-
-    >>> other_sides({"h": 59, "w": 17}, [Condition("h * w != 196")], lambda _: True)[0].sizes
-    {'h': 49, 'w': 4}
-    """
+    """The sizes nearest to `base` on the other side of each condition, at its border, and the farthest of all."""
     affordable, far_affordable = (_affordable(base, allowed, growth) for growth in (MOST_GROWTH, FAR_GROWTH))
     tried = [case for each in conditions for case in _sides(base, each, affordable)]
     far = [case for each in conditions for case in _far_sides(base, each, far_affordable)]

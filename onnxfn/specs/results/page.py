@@ -68,6 +68,8 @@ def _body(facts: ResultFacts, outlines: Mapping[str, Outline]) -> str:
     findings, sections, differences, compared, measured, unchecked, cases = (
         printing.report_sections(report) if report is not None else [("", [])] * 7
     )
+    is_open = len(outlines) == 1  # the tree of a single file
+    trees = [_folded(name, [], _branch(outline_tree(each)), is_open=is_open) for name, each in outlines.items()]
     parts = (
         f'<header class="{verdict}"><h1>{escape(facts.title)}</h1><p>{escape(facts.summary)}</p></header>',
         _section(*findings),
@@ -81,7 +83,7 @@ def _body(facts: ResultFacts, outlines: Mapping[str, Outline]) -> str:
         *(_section(*each) for each in facts.notes),
         _section(*unchecked),
         _bars("seconds", [(stage, value, f"{value:.2f}") for stage, value in facts.seconds]),
-        _folded("outline: modules and their weights", [], _outlines(outlines)),
+        _folded("outline: modules and their weights", [], "".join(trees)),
         *(_folded(*each) for each in (compared, cases, *facts.details)),
     )
     return "\n".join(filter(None, parts))
@@ -196,13 +198,6 @@ def _variants(facts: ResultFacts) -> str:
     ends = f'<text x="8%" y="186">0</text><text x="48%" y="186">{most:.3g} MB</text>'
     ends += f'<text class="start" x="0" y="24">1</text><text class="start" x="0" y="144">{least:.2g}</text>'
     return f'<h2>{escape(name)} against size</h2><svg class="scatter" height="192">{axis}{ends}{"".join(shown)}</svg>'
-
-
-def _outlines(outlines: Mapping[str, Outline]) -> str:
-    """The tree of each file; that of a single file is open."""
-    return "".join(
-        _folded(name, [], _branch(outline_tree(rows)), is_open=len(outlines) == 1) for name, rows in outlines.items()
-    )
 
 
 def outline_tree(rows: Outline) -> dict[str, Any]:

@@ -23,8 +23,6 @@ from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_gr
 
 Sections = Sequence[tuple[str, Rows]]
 
-NO_TYPES: Mapping[str, str] = MappingProxyType({})
-
 LEAST = -3
 """The power of ten at the left end of a plot of errors: smaller ones, and exact outputs, are drawn there."""
 
@@ -88,7 +86,7 @@ def magnitude(number: int) -> str:
     return next((f"{number / unit:.1f}{word}" for unit, word in words if number >= unit), str(number))
 
 
-def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
+def spec_sections(spec: Any, types: Mapping[str, str] = MappingProxyType({})) -> Sections:
     """The inputs, outputs, files and tasks of a spec, one row for all layers; `types` are those of the graph."""
     past, dtype = spec.cache.past if hasattr(spec, "cache") else None, tensor_dtype(spec, "float")
     made_by = {generator.name: str(generator) for generator in spec.dummies.generators}

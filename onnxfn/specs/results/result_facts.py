@@ -20,9 +20,6 @@ VERBOSE = "--verbose"
 LINES, WIDTH = 40, 80
 """The most lines of a result on a terminal, and the characters of a line."""
 
-MOST_NAMES = 6
-"""The most names of files that are no graphs in a row."""
-
 LEAST_LINES = 4
 """The lines of a section, its heading included, that are shown at least; there is no room for later sections."""
 
@@ -149,7 +146,7 @@ def file_rows(facts: ResultFacts, width: int = 0) -> Rows:
     """The rows of the graphs, then the names of the other files; with a width, without columns that have no room."""
     several = (graph_rows(facts, LEAST_NEEDED[:number]) for number in range(len(LEAST_NEEDED) + 1))
     rows = next((each for each in several if not width or _width(each) <= width), graph_rows(facts, LEAST_NEEDED))
-    return [*rows, *([(listed(facts.others, most=MOST_NAMES),)] if facts.others else [])]
+    return [*rows, *([(listed(facts.others, most=6),)] if facts.others else [])]
 
 
 def plan_ports(plan: Any) -> dict[str, Ports]:
@@ -172,9 +169,9 @@ def _is_looped(name: str, ports: Ports) -> bool:
     return "decoder" in name or any("past" in row[0] for row in ports[0])
 
 
-def type_text(port: Mapping[str, Any]) -> str:
+def type_text(port: Mapping[str, Any], unnamed: str = "_") -> str:
     """The type and the axes of an input or output of `report.json`: `float32[batch_size, 2]`."""
-    shape = ", ".join("_" if size is None else str(size) for size in port["shape"])
+    shape = ", ".join(unnamed if size is None else str(size) for size in port["shape"])
     return f"{port['dtype']}[{shape}]{OPTIONAL if port.get('optional') else ''}"
 
 

@@ -11,8 +11,6 @@ from onnxfn.specs.short_repr import grouped_rows, layer_groups
 SIZES = MappingProxyType({"past_sequence_length": 0, "batch_size": 1})
 """The sizes of some axes in the example; others have 8."""
 
-OTHER_SIZE = 8
-
 NUMPY = MappingProxyType({"bool": "bool_", "bfloat16": "float32"})
 
 
@@ -59,4 +57,4 @@ def _array(type_: str) -> str:
 
 def _size(axis: str) -> int:
     """The size of an axis in the example: its number, or the sum of the sizes of its terms."""
-    return sum(int(term) if term.isdecimal() else SIZES.get(term, OTHER_SIZE) for term in re.split(r" *\+ *", axis))
+    return sum(int(term) if term.isdecimal() else SIZES.get(term, 8) for term in re.split(r" *\+ *", axis))

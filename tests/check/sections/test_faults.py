@@ -105,7 +105,6 @@ LLAMA_FAULTS = {
 }
 """A fault -> the layer where it is, and the edit of the graph."""
 
-
 BERT = "bert.encoder.layer"
 OTHER_FAULTS = [
     ("bert", f"{BERT}.2", changed_weight(f"{BERT}.2.output.dense.weight", lambda array: 1.01 * array)),

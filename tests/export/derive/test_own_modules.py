@@ -22,7 +22,6 @@ DEFAULT = (
 )
 """The modules of the default run; the others are in the sweep."""
 
-
 NO_UINT64 = pytest.mark.skipif(
     version("torch").startswith("2.12."), reason="torch 2.12 has no `where` for uint64: the module itself does not run"
 )
