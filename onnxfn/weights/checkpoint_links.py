@@ -78,7 +78,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
     try:
         header: dict[str, Any] = dict(json.loads(text))
     except (ValueError, TypeError, RecursionError):
-        is_cut = text[:1] == b"{" and len(text) < length <= MAX_HEADER_BYTES
+        is_cut = text[:1] == b"{" and len(text) < length
         fault = "is truncated within its header" if is_cut else "does not begin with a JSON header"
         raise ModelNotFound(f"{path} is not a safetensors file: it {fault}") from None
     return header, 8 + length

@@ -136,7 +136,7 @@ def test_the_ends_of_a_range_are_tried_unless_they_are_too_large(high, name, tmp
         assert ("m.onnx: largest sizes (batch=1, time=100000)" in result.report.unchecked) == (high > 64)
 
 
-RANGED = [(lambda x: x.flip(1) if x.shape[1] > 8 else x, ""), (lambda x: x * {64: 3}.get(int(x.shape[1]), 1), "largest")]
+RANGED = [(lambda x: x.flip(1) if x.shape[1] > 8 else x, ""), (lambda x: x * {64: 3}.get(x.shape[1], 1), "largest")]
 
 
 @pytest.mark.parametrize(("function", "wrong"), RANGED)
