@@ -20,8 +20,8 @@ from onnxfn.graphs.capture.trace_conditions import check_ranges, fake_outputs
 from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text, unmeasured_nodes
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Case, Part, Plan
-from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, fixed_sizes, ranges
-from onnxfn.specs.conditions import Condition, is_true, range_conditions, range_of
+from onnxfn.specs.axis_symbols import fixed_sizes, ranges
+from onnxfn.specs.conditions import DENSE_AND_FAR, Condition, is_true, range_conditions, range_of, symbols_of
 from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError, first_line, listed
 from onnxfn.specs.plan.check_cases import cases, resized
 from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
@@ -138,14 +138,19 @@ def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, P
     if len(limits) != 1 or part.spec.derived is None:
         return None
     cases = other_sides(base, limits, lambda sizes: all(is_true(text, base | dict(sizes)) for text in stated))
-    # Torch takes 1 for fixed: an axis that has no other size on that side is a number in its graph.
-    ones = {name: 1 for name in base if range_of(limits, name) == (SMALLEST_DYNAMIC_SIZE, None)}
-    part = with_fixed(part, ones)
+    part = with_fixed(part, _only_size(limits[0]))  # an axis of one size is a number in its graph
     for case in sorted(cases, key=lambda case: -prod(case.sizes.values())):
         other = evolve(part, spec=resized(part.spec, case.sizes))
         if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(model, other, {}):
             return limits[0], other
     return None
+
+
+def _only_size(condition: Condition) -> Sizes:
+    """The size of an axis at which alone a condition on that axis is false; nothing if there are several."""
+    names = symbols_of(condition.text)
+    sizes = [size for size in DENSE_AND_FAR if len(names) == 1 and not is_true(condition.text, {names[0]: size})]
+    return {names[0]: sizes[0]} if len(sizes) == 1 else {}
 
 
 def check_asked_ranges(job: Job, graphs: Sequence[BuiltGraph]) -> None:
