@@ -89,7 +89,8 @@ def verify(folder: str | Path) -> Verification:
         raise ModelNotFound(f"no folder {folder}; verify takes the folder of an export")
     parts = report_file.report_folders(folder)
     if not parts:
-        missing = f"no {report_file.REPORT_FILE} in {folder}: it is no export, or of an older onnxfn; export it again"
+        causes = "it is no export, one of an older onnxfn, or its report is gone"
+        missing = f"no {report_file.REPORT_FILE} in {folder}: {causes}; export it again"
         return Verification(str(folder), 0, 0, faults=[missing])
     results = [_verified(part) for part in parts]
     listed = sum(result.files for result in results)

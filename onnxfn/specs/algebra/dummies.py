@@ -72,7 +72,7 @@ def padded(side: Side) -> ExportSpec:
         side: `right`, `left` or `none`. Another side is an UnknownName when a dummy is made.
 
     Returns:
-        An ExportSpec with the generator `padding_mask` and nothing else.
+        An ExportSpec with the generator `padding_mask` and nothing else: that of masks of rows of onnxfn.
 
     >>> print(padded("left").dummies.generators[0])
     mask(padding=left)

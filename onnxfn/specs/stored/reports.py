@@ -143,8 +143,8 @@ class Report:
         differences: The figures of each output.
         cases: The cases that were run, each with its sizes.
         findings: Faults of a file besides the values of its outputs, one line each: inputs and outputs that differ from
-            the plan, or weights that are not the model's. Of a weight that is no square, and that the
-            file stores with its axes exchanged, only the outputs tell.
+            the plan, or weights that are not the model's. A matrix that the file stores with its axes exchanged may
+            differ without a line: its outputs tell.
         measurements: The accuracy of quantized and 16-bit files against the float model. The differences of a quantized
             file are those from PyTorch with the weights of the file.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
