@@ -142,7 +142,7 @@ def _entry(path: Path) -> CacheEntry | None:
 
 
 NOTE = "onnxfn.template"
-"""Key of the ONNX metadata of a template: the slots and these fields, as JSON."""
+"""Key of the ONNX metadata of a template: its slots, and the fields of its graph, as JSON."""
 
 
 def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_bytes: int = MAX_CACHE_BYTES) -> None:

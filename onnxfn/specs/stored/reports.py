@@ -41,7 +41,7 @@ class Event:
         status: `start`, `progress`, `end` or `failure`.
         completed: How much is ready: bytes of `write`, `copy`, `complete`, cases of `check`, weights of `load`; else 0.
         total: The bytes, cases or weights of the stage, as far as they are known then; 0 where they are not.
-        remaining: The seconds until the stage ends, if its rest is as fast; None if that is not known.
+        remaining: The seconds until the stage ends, as far as they are known; else None.
     """
 
     stage: str
@@ -53,7 +53,7 @@ class Event:
 
     @property
     def remaining(self) -> float | None:
-        """The attribute `remaining`, computed."""
+        """The seconds until the stage ends, if its rest is as fast as it was so far; None if that is not known."""
         return self.seconds * (self.total / self.completed - 1) if self.completed else None
 
 
