@@ -27,6 +27,7 @@ def unchanged_eval(model: Any, attention: str | None = None) -> Iterator[None]:
     # transformers registers hooks that collect hidden states, and sets an attribute that says so. Restored without its
     # dicts, a module would register them again at each call. torch keeps hooks in ordered dicts.
     saved = [(vars(owner), dict(vars(owner))) for owner in owners.values()]
+    weights = [(each, each.data) for each in model.parameters()]  # a module may assign others
     inside = [each for own, _ in saved for each in own.values() if type(each) in (dict, OrderedDict)]
     empty = [each for each in inside if not each]  # most of them: copies would take time of the garbage collector
     saved += [(each, dict(each)) for each in inside if each]
@@ -47,6 +48,9 @@ def unchanged_eval(model: Any, attention: str | None = None) -> Iterator[None]:
             if [*items] != [*contents]:  # gives a dict its items in their order
                 items.clear()
             items.update(contents)
+        for weight, data in weights:
+            if weight.device != data.device or (data.device.type == CPU and weight.data_ptr() != data.data_ptr()):
+                weight.data = data
 
 
 def _forget_long_texts(module: Any) -> None:

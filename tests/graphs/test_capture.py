@@ -143,7 +143,7 @@ def test_a_model_that_fixes_a_dynamic_axis_is_an_error_that_names_the_axis():
     message = refusal(FixedSizes, capture, fixed, NUMBERS)
     line = fixed.forward.__code__.co_firstlineno
     change = f"use with_shapes(spec, width=8), or change the model at test_capture.py:{line}"
-    assert message == f"Module fixes axis 1 of 'x' (width) at 8; {change}"
+    assert message == f"the trace of Module fixes axis 1 of 'x' (width) at 8; {change}"
 
 
 def test_limits_that_the_models_branches_set_come_with_the_graph():

@@ -179,7 +179,7 @@ class Divergence:
         tolerance: The absolute tolerance of the output that differs most.
 
     >>> print(Divergence("model.onnx"))
-    model.onnx: no output differs from PyTorch's
+    model.onnx: in the cases that run no output differs from PyTorch's
       only single runs are bisected; PyTorch has the weights of a quantized file; validate checks the rest
     """
 
@@ -200,7 +200,7 @@ class Divergence:
 
     def __str__(self) -> str:
         if self.first is None:
-            return f"{self.file}: no output differs from PyTorch's\n  {NOT_BISECTED}"
+            return f"{self.file}: in the cases that run no output differs from PyTorch's\n  {NOT_BISECTED}"
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
         lines = (
             f"{self.file}: the first wrong tensor is of {self.first}",

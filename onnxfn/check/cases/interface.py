@@ -76,6 +76,9 @@ def _tensor_findings(spec: PlannedSpec, tensor: InputSpec | OutputSpec, declared
     if len(sizes) != len(axes):
         yield f"{tensor.name!r} has {len(sizes)} axes in the file, but {len(axes)} in the plan"
         return
+    if array.ndim != len(axes):
+        yield f"{tensor.name!r} has {array.ndim} axes in PyTorch, but {len(axes)} in the plan"
+        return
     for index, (size, axis, actual) in enumerate(zip(sizes, axes, array.shape, strict=True)):
         # The size of an axis `_` comes from an actual array.
         fixed = actual if axis.kind == "unspecified" else axis.symbol

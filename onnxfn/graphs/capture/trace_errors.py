@@ -120,7 +120,7 @@ def trace_error(
         lines = dict.fromkeys(each.line for each in fixing)
         where = f" at {listed(lines, most=3)}" if lines else ""
         change = f"use with_shapes(spec, {edit or '...'}), or change the model{where}"
-        return FixedSizes(f"{type(model).__name__} fixes {axes}; {change}")
+        return FixedSizes(f"the trace of {type(model).__name__} fixes {axes}; {change}")
     if small := _small_axes(part, sample):
         return FixedSizes(small)
     text = f"{type(error).__name__}: {_TORCH_SYMBOLS.sub('', first_line(root_cause(error)))}"

@@ -59,7 +59,8 @@ def range_ends(spec: PlannedSpec, every: Sequence[Case]) -> Iterator[Case]:
     batch = batch_symbol(spec)
     single = {} if batch is None or batch in fixed_sizes(spec) else {batch: 1}
     for at, word in enumerate(("smallest", "largest")):
-        sizes = {name: ends[at] for name, ends in ranges(spec).items() if 0 < ends[at] < UNBOUNDED}
+        stated = {axis.name for axis in spec.axes if (axis.low, axis.high)[at] is not None}
+        sizes = {name: ends[at] for name, ends in ranges(spec).items() if name in stated and ends[at] < UNBOUNDED}
         has_ends = any(sizes.items() <= traced_sizes(case).items() for case in every)
         if sizes and not has_ends:
             yield case_within(resized(Case(f"{word} sizes"), single | sizes), spec)
