@@ -52,7 +52,7 @@ def gives(
 
     Args:
         name: Its name in ONNX.
-        axes: Its axes, as a pattern; `_` is an axis whose size the spec does not name.
+        axes: Its axes, as a pattern; `_` is an axis of one size, which the spec does not name.
         path: Where it sits in the result of `forward`; the field of the same name when left out.
         when: A condition on the configuration; the output exists when the value is true.
         kind: `float`, `int`, or a dtype of its own: `bool`, `int64`, ... The export fails if the graph has another.
