@@ -101,15 +101,15 @@ def test_sides_that_are_equal_in_the_sample_are_two_axes():
     assert result.outputs == {"output": {0: "batch", 1: "m", 2: "n"}}
 
 
-BRANCHES = [(lambda n, m: n == m, []), (lambda n, _: n == 8, ["n != 8"]), (lambda n, _: n == 1, [])]
+BRANCHES = [lambda n, m: n == m, lambda n, _: n == 8, lambda n, _: n == 1]
 
 
-@pytest.mark.parametrize(("branch", "limits"), BRANCHES)
-def test_another_branch_at_the_sizes_of_the_sample_is_in_the_file_or_a_limit(branch, limits, tmp_path):
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_another_branch_at_the_sizes_of_the_sample_is_in_the_file(branch, tmp_path):
     function = lambda x: x * 2 if branch(*x.shape[1:]) else x * 3  # noqa: E731
     result = derived_export(function, torch.rand(2, 8, 8), tmp_path / "m.onnx", "batch n m")
-    assert [each.text for each in result.limits] == limits
-    for x in (torch.rand(2, 9, 9), torch.rand(3, 9, 7), torch.rand(3, 1, 7)):
+    assert result.limits == ()
+    for x in (torch.rand(2, 8, 8), torch.rand(2, 9, 9), torch.rand(3, 9, 7), torch.rand(3, 1, 7)):
         np.testing.assert_allclose(result(x=x)["output"], function(x), rtol=1e-6)
 
 
