@@ -11,6 +11,7 @@ from onnxfn.graphs.fusions.attention import fuse_attention, multiply_groups, sim
 from onnxfn.graphs.fusions.rotary import fuse_rotary
 from onnxfn.graphs.nodes import nodes
 from onnxfn.graphs.passes.simplify import ATTENTION_OPSET, SINCE
+from onnxfn.specs.runtimes import KERNELS
 from onnxfn.specs.stored.reports import Fusion
 
 SQUARE = 2
@@ -239,8 +240,9 @@ RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")
 """Operators that give a tensor another shape alone."""
 
 
-ATTENTION_KERNELS = range(ATTENTION_OPSET, 25)
-"""The opsets for whose Attention ONNX Runtime has a kernel: see `specs/runtimes.py`."""
+LACKING = frozenset(name for name, since in KERNELS.items() if name.startswith("Attention-") and since is None)
+ATTENTION_KERNELS = range(ATTENTION_OPSET, min(int(name.partition("-")[2]) for name in LACKING))
+"""The opsets for whose Attention ONNX Runtime has a kernel."""
 
 
 def fuse_operators(model: Any, *, keeps_attention: bool = False) -> Any:
