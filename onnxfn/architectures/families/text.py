@@ -14,9 +14,9 @@ from onnxfn.specs.tasks.tasks import tasked
 text_cases: ExportSpec = compose(
     case("one", sized(batch_size=1, sequence_length=7), padded("none")),
     case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
-    case("left-padded", sized(batch_size=2, sequence_length=9), padded("left")),
+    case("left-padded", sized(batch_size=6, sequence_length=5), padded("left")),
 )
-"""The cases of the check for texts. No case is as long as the trace, which has batch size 2 and length 16."""
+"""The cases of the check for texts; one has more texts than tokens. The trace has batch size 2 and length 16."""
 
 text_dummies: ExportSpec = compose(
     sized(batch_size=2, sequence_length=16),
