@@ -24,8 +24,9 @@ KERNELS: Mapping[str, str | None] = MappingProxyType(
 """An operator, since an opset -> the first of these versions that has a kernel for it on the CPU; None: 1.32 has none.
 
 ONNX Runtime then runs the definition of the operator in small operators, and refuses Swish from opset 25 on. onnxfn
-writes none of those, but for Attention (25) with a static cache: attention is written in its own small operators,
-which are fewer. Profiles of sessions tell which nodes run.
+writes two of those: the convolution of a text, whose definition is faster than the kernel, and Attention (25) with a
+static cache. Other attention is written in small operators of its own, which are fewer. Profiles of sessions tell which
+nodes run.
 """
 
 CLIENTS: Mapping[str, int] = MappingProxyType(

@@ -29,8 +29,8 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_821,
-    "architectures": 8_034,
+    "specs": 9_822,
+    "architectures": 8_050,
     "weights": 2_955,
     "models": 1_834,
     "graphs": 8_360,

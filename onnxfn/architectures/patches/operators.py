@@ -4,6 +4,7 @@ ONNX Runtime 1.32 has kernels for these alone. Their definitions are the standar
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import gcd
 from typing import Any
 
@@ -16,6 +17,9 @@ from onnxfn.architectures.patches import recurrent
 from onnxfn.architectures.patches.recurrent import causal_convolution as plain_convolution
 from onnxfn.architectures.patches.recurrent import linear_recurrence as scanned_recurrence
 from onnxfn.architectures.private.torch_names import torch_name
+
+CONVOLUTION, OPSET = "CausalConvWithState", 27
+"""A standard operator, and the opset that brings it."""
 
 
 def conv_state(
@@ -33,7 +37,8 @@ def causal_convolution(
 ) -> Tensor:
     """For causal_conv1d_fn: a convolution in which an element sees those before it, and the state of the cache.
 
-    The kernel has no float16. It computes SiLU for one element at a time: ten times the time of the convolution.
+    The kernel has no float16, and takes three times as long for a text as the definition of the standard operator.
+    It computes SiLU for one element at a time: ten times the time of the convolution.
     """
     from transformers.activations import ACT2FN
 
@@ -44,8 +49,17 @@ def causal_convolution(
         # The state of the operator is shorter by one than its weights, that of the cache as long as the model's.
         width = weight.shape[-1] - 1 if states is None else states[index].shape[-1]
         weights = functional.pad(weight[:, None], (width + 1 - weight.shape[-1], 0))
-        shapes = (new.shape, (*new.shape[:2], width))
-        output, state = _operator("CausalConvWithState", (new, weights, bias, past), shapes)
+        inputs = [each for each in (new, weights, bias, past) if each is not None]
+
+        def convolution(name: str, *inputs: Tensor) -> Sequence[Tensor]:
+            """The output and the state, by an operator of a name."""
+            new, weights, *others = inputs
+            before = others.pop() if past is not None else None
+            shapes = (new.shape, (*new.shape[:2], width))
+            return _operator(name, (new, weights, *(others or [None]), before), shapes)
+
+        of_token, of_text = (partial(convolution, name) for name in ("com.microsoft::" + CONVOLUTION, CONVOLUTION))
+        output, state = of_text(*inputs) if past is None else _by_length(new.shape[2], of_token, of_text, inputs)
         if states is not None:
             states[index] = state
     return output if activation is None else ACT2FN[activation](output)
@@ -97,9 +111,13 @@ def linear_recurrence(
 
     decay = log_decay.flatten(-3).expand(rows.shape[:3])
     inputs = (state, *(each.flatten(2) for each in (reader, columns, rows)), decay)
-    is_token = torch.ones_like(decay[0, :, 0]).sum() == 1
-    either = of_text(*inputs) if state is None else torch_name("cond")(is_token, of_token, of_text, inputs)
+    either = of_text(*inputs) if state is None else _by_length(decay.shape[1], of_token, of_text, inputs)
     return either[0], either[1].unflatten(2, rows.shape[2:])
+
+
+def _by_length(length: int, of_token: Any, of_text: Any, inputs: Sequence[Any]) -> Any:
+    """The result of one of two functions, which the graph chooses by the length: the first is for one token."""
+    return torch_name("cond")(torch.ones(length).sum() == 1, of_token, of_text, tuple(inputs))
 
 
 def _linear_attention(heads: int, state: Tensor | None, *inputs: Tensor) -> Sequence[Tensor]:
@@ -109,7 +127,7 @@ def _linear_attention(heads: int, state: Tensor | None, *inputs: Tensor) -> Sequ
     own = (*inputs[:3], None if state is None else state.float(), *gates)
     numbers = {"q_num_heads": heads, "kv_num_heads": heads, "scale": 1.0}
     rule = "gated" if len(gates) == 1 else "gated_delta"
-    return _operator("LinearAttention", own, shapes, update_rule=rule, **numbers)[::-1]
+    return _operator("com.microsoft::LinearAttention", own, shapes, update_rule=rule, **numbers)[::-1]
 
 
 def experts_forward(self: Any, experts_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,7 +143,7 @@ def experts_forward(self: Any, experts_implementation: str, default: Callable[..
         in_turn = experts.gate_up_proj.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
         gate = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.0, "activation_beta": 0.0}
         inputs, own = (states, scores, in_turn, None, experts.down_proj), {"normalize_routing_weights": 1, **gate}
-        (result,) = _operator("MoE", inputs, (states.shape,), k=chosen.shape[1], **own)
+        (result,) = _operator("com.microsoft::MoE", inputs, (states.shape,), k=chosen.shape[1], **own)
         return result * weights.sum(1, keepdim=True)
 
     return outputs
@@ -141,10 +159,8 @@ def _is_swiglu(experts: Any) -> bool:
 
 
 def _operator(name: str, inputs: Sequence[Tensor | None], shapes: Sequence[Any], **attributes: Any) -> Sequence[Tensor]:
-    """The outputs of an operator of `com.microsoft` in a trace."""
-    dtypes = [torch.float32] * len(shapes)
+    """The outputs in a trace of an operator of `com.microsoft`, or of a standard one, without a prefix."""
+    dtypes, version = [torch.float32] * len(shapes), 1 if "::" in name else OPSET
     symbolic: Any = torch.onnx.ops.symbolic_multi_out
-    outputs: Sequence[Tensor] = symbolic(
-        f"com.microsoft::{name}", inputs, attributes, dtypes=dtypes, shapes=shapes, version=1
-    )
+    outputs: Sequence[Tensor] = symbolic(name, inputs, attributes, dtypes=dtypes, shapes=shapes, version=version)
     return outputs
