@@ -78,7 +78,9 @@ def run_errors(inputs: Array) -> AbstractContextManager[None]:
 
     def failed(error: Exception) -> InvalidSpec:
         node, _, reason = first_line(error).rpartition(" Status Message: ")
-        table = f"; no such token or position in {node.rpartition('Name:')[2]}" if "Gather" in node else ""
+        table = ""
+        if "Gather" in node:
+            table = f"; {node.rpartition('Name:')[2]} has no such token or position: may max_new_tokens be too large?"
         tokens = f" with tokens from {inputs.min()} to {inputs.max()}" if inputs.dtype.kind in "iu" else ""
         values = f"{'input_ids' if tokens else 'features'} of the shape {list(inputs.shape)}{tokens}"
         return InvalidSpec(f"ONNX Runtime cannot generate from {values}: {reason}{table}")

@@ -82,6 +82,12 @@ def test_the_module_with_the_fault_is_named(exports, model_type, path, change):
     assert result.before is None or result.before.max_abs <= max(1e-4, result.tolerance)
 
 
+def one_element(matrix):
+    """A matrix with one element that is a little larger: rounding alone does not tell where that is."""
+    matrix[5, 7] += 2e-4
+    return matrix
+
+
 def read_another_weight(model):
     (node,) = users(model, "model.layers.1.self_attn.k_proj.weight")
     node.input[1] = "model.layers.1.self_attn.v_proj.weight"
@@ -98,11 +104,12 @@ def without_a_residual(model):
     ("edit", "path"),
     [
         (changed_weight("model.layers.1.mlp.down_proj.weight", lambda own: own * 1.5), "model.layers.1.mlp.down_proj"),
+        (changed_weight("model.layers.0.mlp.down_proj.weight", one_element), "model.layers.0.mlp.down_proj"),
         (read_another_weight, "model.layers.1.self_attn.k_proj"),
         (lambda model: setattr(nodes(model, "Sigmoid")[0], "op_type", "Tanh"), "model.layers.0.mlp.act_fn"),
         (without_a_residual, "model.layers.0"),
     ],
-    ids=["weight", "input of a node", "operator", "residual"],
+    ids=["weight", "one element", "input of a node", "operator", "residual"],
 )
 def test_the_module_is_named_for_a_file_that_was_changed(exports, tmp_path, edit, path):
     spec, model, folder = exports("llama")

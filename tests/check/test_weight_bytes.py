@@ -40,6 +40,11 @@ def change_row(table, row=3777):
     return table
 
 
+def change_element(matrix, at, by=1e-6):
+    matrix[at] += by
+    return matrix
+
+
 def permute_rows(table):
     table[[3777, 3778]] = table[[3778, 3777]]
     return table
@@ -51,6 +56,14 @@ def test_a_row_of_a_table_that_no_text_looks_up_is_found(change, bert, folder, t
     assert report.findings == (f"model: {TABLE} in the file is not the model's, first in row 3777 of 4000",)
     assert not report.passed
     assert all(difference.passed for difference in report.differences)
+
+
+@pytest.mark.parametrize("name", ["attention.self.query", "intermediate.dense", "output.dense"])
+def test_an_element_of_a_transposed_matrix_is_found(name, bert, folder, tmp_path):
+    name = f"encoder.layer.0.{name}.weight"
+    report = onnxfn.validate(SPEC, bert, changed(folder, tmp_path, name, partial(change_element, at=(5, 7))))
+    (finding,) = report.findings
+    assert f"{name} in the file is not the model's, first in row 5 of " in finding
 
 
 @pytest.mark.parametrize("symmetric", [False, True])

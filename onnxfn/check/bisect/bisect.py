@@ -19,9 +19,10 @@ from onnxfn.check.cases.references import CheckCase, Reference, case_reference
 from onnxfn.check.cuts.graph_values import GraphValues, graph_values
 from onnxfn.check.cuts.recorded_tensors import RecordedTensor, recorded_tensors
 from onnxfn.check.verdict.case_comparisons import CheckedFile, output_comparisons
-from onnxfn.check.verdict.compare import Select, compare, token_features, valid_elements
-from onnxfn.check.verdict.verdict import Comparison
+from onnxfn.check.verdict.compare import Exact, Select, compare, token_features, valid_elements
+from onnxfn.check.verdict.verdict import Comparison, NoReference, no_casts_below, no_reference
 from onnxfn.graphs.capture.capture import parameter_names
+from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.run.sessions import open_check_session, run_session
 from onnxfn.specs.algebra.dummies import Array, known_sizes, sized
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
@@ -67,25 +68,43 @@ class MatchedTensor:
     """A recorded tensor and the graph's value that equals it, with their `max_abs`; its module's `weights`."""
 
     tensor: RecordedTensor
+    exact: Exact
     value: str | None
     max_abs: float
     weights: frozenset[str]
 
 
-def matched_tensors(
-    model: Any, spec: PlannedSpec, tensors: Sequence[RecordedTensor], values: GraphValues, inputs: Mapping[str, Array]
-) -> list[MatchedTensor]:
-    """The tensors, each with the closest value of the graph if that equals it. A planned output has its own value."""
+def matched_tensors(checked: CheckedFile, values: GraphValues, inputs: Mapping[str, Array]) -> list[MatchedTensor]:
+    """The tensors of a run, each with the closest value of the graph if that equals it; an output has its own value."""
+    model, spec = checked.model, checked.part.spec
     rows, weights = rows_by_size(values.arrays), _weights_of(model, values)
+    tensors = recorded_tensors(model, checked.part, inputs)
     matched = []
-    for tensor in tensors:
+    for tensor, exact in zip(tensors, _exact(checked, inputs, len(tensors)), strict=True):
         select = elements_of_tokens(spec, tensor, inputs)
         own = weights(tensor.module)
         value, distance = closest_value(tensor.array, rows, select, partial(_may_equal, tensor, own, values))
         actual = None if value is None else values.arrays[value].reshape(tensor.array.shape)
-        equal = actual is not None and compare(spec, "", "", actual, tensor.array, select).passed
-        matched.append(MatchedTensor(tensor, value if equal else None, distance if equal else np.inf, own))
+        equal = actual is not None and compare(spec, "", "", actual, tensor.array, select, exact).passed
+        matched.append(MatchedTensor(tensor, exact, value if equal else None, distance if equal else np.inf, own))
     return matched
+
+
+def _exact(checked: CheckedFile, inputs: Mapping[str, Array], count: int) -> Sequence[Exact]:
+    """The tensors of a run in float64, for the rule of `verdict.py`; none of them is known where that fails."""
+    import torch
+
+    try:
+        with no_reference("float64"), no_casts_below(torch.float64):
+            wider = in_dtype_if_small(checked.model, "float64")
+            exact = [each.array for each in recorded_tensors(wider, checked.part, inputs, torch.float64)]
+    except NoReference:
+        exact = []
+    return [Exact(partial(_named, "float64", each)) for each in exact] if len(exact) == count else [Exact()] * count
+
+
+def _named(dtype: str, array: Array) -> tuple[str, Array]:
+    return dtype, array
 
 
 def counterpart(
@@ -204,7 +223,7 @@ class Divergence:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
         lines = (
             f"{self.file}: the first wrong tensor is of {self.first}",
-            f"  right before it: a tensor of {self.before}" if self.before else "",
+            f"  right before it: a tensor in the code of {self.before}" if self.before else "",
             f"  wrong after it: {self.after}" if self.after else "",
             f"  first case that fails: {self.case}" + (f", {sizes}" if sizes else ""),
             f"  absolute tolerance: {self.tolerance:.1e}",
@@ -228,18 +247,33 @@ def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence |
 
 def _first_difference(checked: CheckedFile, inputs: Mapping[str, Array], worst: Comparison) -> Divergence:
     """The first tensor that differs in a case, and those before and after it."""
-    model, part, file = checked.model, checked.part, checked.file
+    spec, file = checked.part.spec, checked.file
     values = graph_values(file, inputs, checked.content)
-    tensors = matched_tensors(model, part.spec, recorded_tensors(model, part, inputs), values, inputs)
-    pair = partial(counterpart, part.spec, values, inputs, {each.value for each in tensors})
-    index = first_wrong(tensors, values, pair)
+    tensors = matched_tensors(checked, values, inputs)
+    pair = partial(counterpart, spec, values, inputs, {each.value for each in tensors})
+    index = first_wrong(spec, tensors, values, pair)
     if index is None:  # ONNX Runtime itself is wrong where it may fuse operators: then no value is an output
         return Divergence(file.name, TensorPair("", worst.output, worst.max_abs))
     right = [TensorPair(each.tensor.computed_by, each.value, each.max_abs) for each in tensors[:index] if each.value]
-    first = pair(tensors[index])
+    first = _with_distance(pair(tensors[index]), spec, [each.tensor for each in tensors[index:]], values, inputs)
     later = (pair(each) for each in tensors[index + 1 :] if each.value is None)
     after = None if first.value else next((each for each in later if each.value), None)
     return Divergence(file.name, first, right[-1] if right else None, after)
+
+
+def _with_distance(
+    pair: TensorPair,
+    spec: PlannedSpec,
+    tensors: Sequence[RecordedTensor],
+    values: GraphValues,
+    inputs: Mapping[str, Array],
+) -> TensorPair:
+    """A pair with the distance of its value from the closest of these tensors: a graph may add in another order."""
+    if pair.value is None:
+        return pair
+    rows = rows_by_size({pair.value: values.arrays[pair.value]})
+    distances = [closest_value(each.array, rows, elements_of_tokens(spec, each, inputs))[1] for each in tensors]
+    return evolve(pair, max_abs=min(distances))
 
 
 def selected_cases(
@@ -268,12 +302,11 @@ def _failing_cases(
             yield case, reference, max(differing, key=lambda comparison: comparison.max_rel)
 
 
-SAME_ELEMENTS = 1e-3
-"""The difference, relative to the largest element, up to which two arrays have the same elements in another order."""
-
-
 def first_wrong(
-    tensors: Sequence[MatchedTensor], values: GraphValues, pair: Callable[[MatchedTensor], TensorPair]
+    spec: PlannedSpec,
+    tensors: Sequence[MatchedTensor],
+    values: GraphValues,
+    pair: Callable[[MatchedTensor], TensorPair],
 ) -> int | None:
     """The index of the first tensor that is wrong; None if all are right.
 
@@ -286,7 +319,7 @@ def first_wrong(
     for index, each in enumerate(tensors):
         is_result_of_leaf = each.value is None and each.tensor.is_result and each.tensor.is_of_leaf
         has_right_inputs = bool(each.weights) and each.tensor.call not in wrong_calls
-        if is_result_of_leaf and has_right_inputs and (index in unused or _is_another(each, values, pair)):
+        if is_result_of_leaf and has_right_inputs and (index in unused or _is_another(spec, each, values, pair)):
             return index
     return _source(tensors, min(unused)) if unused else None
 
@@ -305,14 +338,20 @@ def _unused(tensors: Sequence[MatchedTensor], values: GraphValues) -> set[int]:
     return unused
 
 
-def _is_another(each: MatchedTensor, values: GraphValues, pair: Callable[[MatchedTensor], TensorPair]) -> bool:
+def _is_another(
+    spec: PlannedSpec, each: MatchedTensor, values: GraphValues, pair: Callable[[MatchedTensor], TensorPair]
+) -> bool:
     """Whether the counterpart of a tensor has other elements; the same elements in another layout do not count."""
     value = pair(each).value
     if value is None:
         return False
+
+    def exact() -> tuple[str, Array]:
+        dtype, array = each.exact.array()
+        return dtype, np.sort(array, axis=None)
+
     left, right = (np.sort(array, axis=None) for array in (values.arrays[value], each.tensor.array))
-    tolerance = SAME_ELEMENTS * float(np.abs(right).max(initial=0.0))
-    return not np.allclose(left, right, rtol=0.0, atol=tolerance)
+    return not compare(spec, "", "", left, right, exact=Exact(exact)).passed
 
 
 def _source(tensors: Sequence[MatchedTensor], wrong: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.models.casting import cast_on_use
 from onnxfn.models.forward import flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.torch_modes import quiet
@@ -17,7 +18,7 @@ from onnxfn.specs.algebra.planned import Part
 
 @frozen(eq=False)
 class RecordedTensor:
-    """A floating-point tensor that a module takes or returns, as float32. The path of the model itself is empty.
+    """A floating-point tensor that a module takes or returns, as float32 or float64. The model's own path is empty.
 
     `computed_by`: the path of the module with the code that computes the tensor: it returns the tensor, or passes it to
     another module. `call`: the number of the call of the module, counted over the run. `is_of_leaf`: the module has no
@@ -33,8 +34,10 @@ class RecordedTensor:
     array: Array
 
 
-def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[RecordedTensor, ...]:
-    """The tensors of all modules in one run of a part, then its planned outputs."""
+def recorded_tensors(
+    model: Any, part: Part, arrays: Mapping[str, Array], dtype: Any = None
+) -> tuple[RecordedTensor, ...]:
+    """The tensors of all modules in one run of a part, in a torch dtype or its own, then its planned outputs."""
     import torch
 
     recorded: list[RecordedTensor] = []
@@ -55,12 +58,12 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
         record(path, module, path, result, is_result=True)
         running.pop()
 
-    with quiet(), unchanged_eval(model, part.spec.call.attention), ExitStack() as hooks:
+    with quiet(), unchanged_eval(model, part.spec.call.attention), cast_on_use(model, dtype), ExitStack() as hooks:
         for path, module in model.named_modules():
             hooks.callback(module.register_forward_pre_hook(partial(enter, path), with_kwargs=True).remove)
             hooks.callback(module.register_forward_hook(partial(leave, path)).remove)
         with torch.no_grad():
-            outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays))
+            outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays, dtype))
     # A tensor whose elements are all equal is left out: tensors of a graph may equal it by chance.
     inner = [tensor for tensor in recorded if tensor.array.size and (tensor.array != tensor.array.flat[0]).any()]
     planned = (
@@ -73,7 +76,8 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
 
 def _arrays(value: Any) -> list[Array]:
     """The tensors of real numbers in a value, each as an array of its own."""
-    return [tensor.detach().float().cpu().numpy().copy() for tensor in real_tensors(value)]
+    detached = (tensor.detach().cpu() for tensor in real_tensors(value))
+    return [(each if each.itemsize == 8 else each.float()).numpy().copy() for each in detached]  # noqa: PLR2004 - float64
 
 
 def real_tensors(value: Any) -> Iterator[Any]:

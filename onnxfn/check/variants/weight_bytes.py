@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import evolve
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
@@ -20,7 +19,7 @@ from onnxfn.weights.onnx_files import stored_tensors
 
 def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> tuple[str, ...]:
     """One line for each weight of a file that differs from the model's, or has NaN or infinite elements."""
-    # Transposed matrices are left to the comparison of outputs. Infinite elements of buffers mask scores.
+    # Infinite elements of buffers mask scores.
     import torch
 
     tensors = model.state_dict(keep_vars=True)
@@ -47,21 +46,14 @@ def _not_finite(name: str, tensor: Any) -> str:
 
 
 def _difference(stored: TensorEntry, tensor: Any, read: Callable[[Path], Array]) -> str:
-    """The finding for a weight whose bytes in the file are not those of the tensor; empty if it is transposed."""
-    converted = _in_dtype(tensor, stored.dtype) if tuple(tensor.shape) == stored.shape else None
-    row = None if converted is None else _first_different_row(stored, converted, read)
-    if row is None or _is_transposed(stored, converted, row, read):
+    """The finding for a weight whose bytes in the file are not those of the tensor, as it is or transposed."""
+    converted = _in_dtype(tensor, stored.dtype)
+    forms = [] if converted is None else [converted, *([converted.mT] if tensor.dim() == 2 else [])]  # noqa: PLR2004
+    rows = [_first_different_row(stored, form, read) for form in forms if tuple(form.shape) == stored.shape]
+    different = [row for row in rows if row is not None]
+    if not rows or len(different) < len(rows):
         return ""
-    return f"{stored.name} in the file is not the model's, first in row {row} of {(*stored.shape, 1)[0]}"
-
-
-def _is_transposed(stored: TensorEntry, tensor: Any, row: int, read: Callable[[Path], Array]) -> bool:
-    """Whether a row in the file that differs from the row of a square matrix equals the column of the same index."""
-    if tensor.dim() != 2 or tensor.shape[0] != tensor.shape[1]:  # noqa: PLR2004 - rows and columns
-        return False
-    length = stored.length // stored.shape[0]
-    stored_row = evolve(stored, shape=(1, *stored.shape[1:]), offset=stored.offset + row * length, length=length)
-    return _first_different_row(stored_row, tensor[:, row : row + 1].mT.contiguous(), read) is None
+    return f"{stored.name} in the file is not the model's, first in row {max(different)} of {(*stored.shape, 1)[0]}"
 
 
 def _first_different_row(stored: TensorEntry, tensor: Any, read: Callable[[Path], Array]) -> int | None:

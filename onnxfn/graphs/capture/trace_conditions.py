@@ -19,7 +19,7 @@ from onnxfn.graphs.sizes import size_factors
 from onnxfn.models import patching
 from onnxfn.models.forward import flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
-from onnxfn.models.torch_modes import shapes_alone
+from onnxfn.models.torch_modes import quiet, shapes_alone
 from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms
@@ -210,7 +210,8 @@ def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int], *, is_small: 
     cached = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=True)
     try:
         # No size is a symbol, so torch's cache of results makes layers after the first cheap.
-        with cached, torch.no_grad(), unchanged_eval(model), nullcontext() if is_small else shapes_alone() as mode:
+        shapes = nullcontext() if is_small else shapes_alone()
+        with quiet(), cached, torch.no_grad(), unchanged_eval(model), shapes as mode:
             return flat_forward(model, spec)([mode.from_tensor(each) if mode else each for each in tensors])
     except (Exception, trace_settings.BranchOnValues) as error:  # noqa: BLE001 - a module may raise anything
         raise_no_memory(error)
@@ -238,7 +239,7 @@ def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ..
         (low, high), (least, most) = limits.get(name, ANY_SIZE), range_of(of_plan, name)
         low = max(low if low > SMALLEST_DYNAMIC_SIZE else 0, least)
         highest = min((end for end in (high, most, fixed.get(name)) if end is not None), default=None)
-        stated += range_conditions(name, low or None, highest)
+        stated += range_conditions(name, low or None, highest) if name not in fixed or low == highest else ()
     with_lines = {each.text: each for each in of_plan}
     ranged = (with_lines.get(each.text, each) for each in stated)
     return (*ranged, *(each for each in of_plan if not is_range(each)))

@@ -145,7 +145,7 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
     True
     """
     for each in record if isinstance(record, (tuple, list, Named)) else (record,):
-        if has(type(each)) and RECORDS.get(type(each).__name__) is not type(each):
+        if RECORDS.get(type(each).__name__) is not type(each):
             raise InvalidSpec(f"{type(each).__name__} has no form in JSON; these records have one: {listed(RECORDS)}")
     try:
         return json.dumps(_with_header(to_plain(record)), indent=indent)
