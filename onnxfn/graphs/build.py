@@ -22,7 +22,7 @@ from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors, with_bodi
 from onnxfn.models.torch_modes import tracing_alone
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.conditions import Condition, is_true, stated
+from onnxfn.specs.conditions import Condition, is_true, stated, symbols_of
 from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.layouts import dtype_suffix
@@ -156,7 +156,8 @@ def _with_other_side(built: BuiltGraph, other: BuiltGraph, condition: Condition,
     graph = merge_slots(insert_branches(built.model, other.model, condition, axes))
     left = [each for each in built.limits if each.text != condition.text]
     limits = (*left, *(each for each in other.limits if is_true(each.text, sizes)))
-    noted = (own if is_true(own.text, sizes) else evolve(own, text=f"not ({own.text})") for own in other.conditions)
+    known = [own for own in other.conditions if {*symbols_of(own.text)} <= sizes.keys()]
+    noted = (own if is_true(own.text, sizes) else evolve(own, text=f"not ({own.text})") for own in known)
     conditions = (*built.conditions, *noted)
     facts = {"limits": stated(limits), "conditions": stated(conditions)}
     return evolve(

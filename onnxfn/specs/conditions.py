@@ -93,6 +93,16 @@ def symbols_of(text: str) -> tuple[str, ...]:
     return tuple(name for name in ordered if name not in FUNCTIONS and name != "math")
 
 
+def alternatives(text: str) -> list[str]:
+    """The conditions of which one has to be true; the condition itself if it has no `or`.
+
+    >>> alternatives("height != 8 or width != 8")
+    ['height != 8', 'width != 8']
+    """
+    tree = _tree(text)
+    return list(map(ast.unparse, tree.values)) if isinstance(getattr(tree, "op", None), ast.Or) else [text]
+
+
 def numbers_in(text: str) -> frozenset[int]:
     """The whole numbers in a condition."""
     nodes = (node for node in ast.walk(_tree(text)) if isinstance(node, ast.Constant))
@@ -146,6 +156,11 @@ def is_range(condition: Condition) -> bool:
 def stated(conditions: Iterable[Condition]) -> str:
     """The text of conditions in the metadata of a file."""
     return SEPARATOR.join(dict.fromkeys(map(str, conditions)))
+
+
+def is_equality(text: str) -> bool:
+    """Whether a condition compares a formula with one number or size, and not to see that a size is a multiple."""
+    return "%" not in text and re.search(r"^\w+ [!=]= | [!=]= \w+$", text) is not None
 
 
 def read_conditions(text: str) -> tuple[Condition, ...]:

@@ -22,7 +22,7 @@ from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded, si
 from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges, traced_sizes
-from onnxfn.specs.conditions import Condition, as_ranges, is_range, is_true, read_conditions, symbols_of
+from onnxfn.specs.conditions import Condition, as_ranges, is_equality, is_range, is_true, read_conditions, symbols_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import (
     FAR_PAST,
@@ -35,7 +35,7 @@ from onnxfn.specs.plan.check_cases import (
     resized,
     with_dummies,
 )
-from onnxfn.specs.plan.size_cases import Sizes, other_sides, small_and_far_sizes, unreached, within
+from onnxfn.specs.plan.size_cases import SizeCase, Sizes, other_sides, small_and_far_sizes, unreached, within
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
@@ -192,6 +192,10 @@ def unreached_sides(part: Part, conditions: Sequence[Condition], limits: Sequenc
     return [end for each in unreached(moves.base, never_turned, moves.allowed) for end in as_ranges(each)]
 
 
+LOOKUP = (" != count", " as a key of a dict or a set")
+"""The end of a condition that stands for a lookup of a size, and what is printed for it."""
+
+
 def untried(part: Part, file: Path) -> list[str]:
     """The branches whose other side no case tries: no sizes of inputs decide them, or only sizes too large do."""
     conditions, known = trace_conditions(file), known_sizes(part.spec, {}).keys()
@@ -199,7 +203,8 @@ def untried(part: Part, file: Path) -> list[str]:
     unknown = (*of_values, *(unreached_sides(part, conditions, stated_limits(file)) if conditions else ()))
     ends = [end for end in range_ends(part.spec, cases(part.spec)) if not is_affordable(part.spec, end)]
     far = (f"{end.name} ({', '.join(f'{name}={size}' for name, size in traced_sizes(end).items())})" for end in ends)
-    return [f"{file.name}: {each}" for each in (*(f"other side of {side}" for side in unknown), *far)]
+    sides = (f"other side of {side}".replace(*LOOKUP) for side in unknown)
+    return [f"{file.name}: {each}" for each in (*sides, *far)]
 
 
 def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> tuple[CheckCase, ...]:
@@ -210,7 +215,13 @@ def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -
     tried = list(other_sides(moves.base, moves.conditions, moves.allowed))
     if moves.base and spec.derived is not None and not past_lengths(spec):
         tried += small_and_far_sizes(moves.base, moves.allowed)
-    new = [case for case in tried if known_sizes(spec, {}) | dict(case.sizes) not in moves.planned]
+    known = known_sizes(spec, {})
+    if any(is_equality(each.text) for each in trace_conditions(file)):
+        own = {name: known[name] for name in moves.base}
+        equalities = [each for each in moves.conditions if is_equality(each.text)]
+        tried += [SizeCase("sizes of the spec", own), *other_sides(own, equalities, moves.allowed)]
+    distinct = {frozenset(case.sizes.items()): case for case in reversed(tried)}
+    new = [case for case in reversed(distinct.values()) if known | dict(case.sizes) not in moves.planned]
     return tuple(CheckCase(case.reason, resized(spec, case.sizes), seed=1, may_be_refused=True) for case in new)
 
 

@@ -58,7 +58,7 @@ def plan_text(plan: Plan) -> str:
     sizes = [("files", [(name,) for name in plan.files])] if not plan.weight_bytes else printing.weight_sections(plan)
     derived = ("derived from", [(spec.derived,)] if spec.derived else [])
     heading = f"{printing.title(spec)} · {counted(len(plan.parts), 'files')}, nothing is written"
-    ports = result_facts.port_sections(result_facts.plan_ports(plan))
+    ports = result_facts.port_sections(result_facts.plan_ports(plan), are_named=len(plan.parts) > 1)
     sections = [derived, *sizes, *printing.chosen_sections(plan), *ports, *printing.left_out_sections(plan)]
     return result_facts.screen(heading, sections)
 

@@ -21,6 +21,7 @@ from onnxfn.models.torch_modes import LOCK, quiet
 from onnxfn.specs.algebra.dummies import dummies, with_sizes_as_axes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, listed, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
@@ -46,6 +47,7 @@ def capture(
         program, ends = any_program(model, part, noted)
         axes = trace_conditions.input_sizes(program, part)
         branches = trace_conditions.conditions(noted.values(), axes)
+        branches += tuple(trace_conditions.nested(branches, part, partial(_conditions_at, model, noted)))
         runs = partial(trace_conditions.runs_at, model, part)
         if is_joined:
             program, ends = _joined_program(model, part)
@@ -101,12 +103,18 @@ def _memory(tensor: Any) -> tuple[Any, ...]:
 
 
 def exported_program(
-    model: Any, part: Part, noted: trace_settings.Noted | None = None, *, module: Any = None, is_fixed: bool = False
+    model: Any,
+    part: Part,
+    noted: trace_settings.Noted | None = None,
+    *,
+    module: Any = None,
+    is_fixed: bool = False,
+    on_start: Callable[[Sequence[Any]], object] = len,
 ) -> Any:
     """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned.
 
     `noted`: the conditions of the trace so far, for the message. `module`: what is traced in place of the model.
-    `is_fixed`: all sizes are those of the spec.
+    `is_fixed`: all sizes are those of the spec. `on_start`: called with the tensors of the trace.
     """
     import torch
 
@@ -122,6 +130,7 @@ def exported_program(
         for equality in _size_equalities(part, tensors):
             torch_name("check")(equality)
         before = _buffer_versions(model)
+        on_start(tensors)
         try:
             result = forward(tensors)
         except trace_settings.BranchOnValues as hidden:
@@ -176,6 +185,18 @@ def any_program(model: Any, part: Part, noted: trace_settings.Noted) -> tuple[An
         return _joined_program(model, part) if program is None else (program, None)
     except CaptureFailed:
         raise failure from failure.__cause__
+
+
+def _conditions_at(model: Any, noted: trace_settings.Noted, part: Part) -> Sequence[Condition]:
+    """What is true of the sizes in another trace, at those of a part; also if torch then fixes one. `noted` stays."""
+    first, taken = dict(noted), list[Sequence[Any]]()
+    noted.clear()
+    with suppress(CaptureFailed), unchanged_eval(model):
+        exported_program(model, part, noted, on_start=taken.append)
+    behind = tuple(noted.values())
+    noted.clear()
+    noted.update(first)
+    return trace_conditions.conditions(behind, trace_conditions.sizes_of(taken[0], part)) if taken else ()
 
 
 def _joined_program(model: Any, part: Part) -> tuple[Any, Mapping[str, int]]:

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from inspect import currentframe
+from itertools import islice
 from typing import Any
 
 from attrs import evolve
@@ -24,9 +25,19 @@ from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, fixed_sizes, ranges
-from onnxfn.specs.conditions import Condition, is_condition, is_range, is_true, range_conditions, range_of, symbols_of
+from onnxfn.specs.conditions import (
+    Condition,
+    is_condition,
+    is_equality,
+    is_range,
+    is_true,
+    range_conditions,
+    range_of,
+    symbols_of,
+)
 from onnxfn.specs.errors import CaptureFailed, raise_no_memory
 from onnxfn.specs.plan.check_cases import batch_symbol, cases, in_case, resized
+from onnxfn.specs.plan.size_cases import other_sides
 
 COUNT = "count"
 """The name, in conditions, of a size that depends on values of a tensor."""
@@ -91,6 +102,39 @@ def conditions(evaluated: Iterable[Evaluated], axes: Sequence[tuple[str, Any]]) 
     return tuple(by_text.values())
 
 
+MOST_TRACES = 3
+"""The traces at most that look behind equalities."""
+
+
+def nested(
+    branches: Sequence[Condition], part: Part, conditions_at: Callable[[Part], Sequence[Condition]]
+) -> list[Condition]:
+    """What a module asks only where an equality of sizes is another than in the trace: `height != 8 or width != 8`.
+
+    `conditions_at`: the conditions of another trace, at the sizes of a part.
+    """
+    known, bounds = known_sizes(part.spec, {}), ranges(part.spec)
+    base = {name: size for name, size in known.items() if name not in fixed_sizes(part.spec)}
+
+    def allowed(sizes: Mapping[str, int]) -> bool:
+        return all(low <= sizes.get(name, low) <= high for name, (low, high) in bounds.items())
+
+    def is_outer(text: str) -> bool:
+        return is_equality(text) and {*symbols_of(text)} <= base.keys()
+
+    texts, found = {each.text for each in branches}, list[Condition]()
+    outer = [each for each in branches if is_outer(each.text)]
+    for each in islice(outer, MOST_TRACES):  # it grows
+        for case in other_sides(base, [each], allowed)[:1]:
+            behind = conditions_at(evolve(part, spec=resized(part.spec, case.sizes)))
+            new = [own for own in behind if own.text not in texts and {*symbols_of(own.text)} <= known.keys()]
+            deeper = [Condition(f"{each.text} or {own.text}", own.line) for own in new if is_true(own.text, known)]
+            texts |= {own.text for own in new}
+            found += deeper
+            outer += [own for own in deeper if is_outer(own.text)]
+    return found
+
+
 def guards(axes: Sequence[tuple[str, Any]]) -> tuple[Condition, ...]:
     """What torch took for true of the sizes in a trace: that one is 1, or is not, as its rules of broadcasting ask."""
     node = next((size.node for _, size in axes if hasattr(size, "node")), None)
@@ -99,8 +143,12 @@ def guards(axes: Sequence[tuple[str, Any]]) -> tuple[Condition, ...]:
 
 def input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
     """The dynamic axes of the inputs, each with its size in the trace."""
-    tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
-    pairs = zip(part.inputs.values(), tensors, strict=True)
+    return sizes_of([node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"], part)
+
+
+def sizes_of(tensors: Sequence[Any], part: Part) -> list[tuple[str, Any]]:
+    """The dynamic axes of the inputs, the last of these tensors, each with its size."""
+    pairs = zip(part.inputs.values(), tensors[-len(part.inputs) :], strict=True)
     return [(symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items()]
 
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 from attrs import frozen
 from toolz import unique
 
-from onnxfn.specs.conditions import Condition, is_true, numbers_in, symbols_of
+from onnxfn.specs.conditions import Condition, alternatives, is_true, numbers_in, symbols_of
 
 Sizes = Mapping[str, int]
 """From the name of an axis to its size."""
@@ -148,6 +148,8 @@ def _sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool
     if not pairs:
         together = [case.sizes for case in _far_sides(base, condition, affordable)]
         together = together or list(_two_moved(base, condition, names, _leaves(condition, affordable)))
+        apart = within(base, [Condition(f"not ({each})") for each in alternatives(condition.text)])
+        together = together or [apart] * _leaves(condition, affordable)(apart)
         for sizes in sorted(together, key=lambda sizes: _distance(base, sizes))[:1]:
             yield SizeCase(f"other side of {condition}", sizes)
 

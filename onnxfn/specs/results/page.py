@@ -64,7 +64,7 @@ def _body(facts: ResultFacts, outlines: Mapping[str, Outline]) -> str:
     report = facts.report
     verdict = "none" if report is None else "bad" if not report.passed else "ok"
     verdict = "fair" if verdict == "ok" and quality(report.measurements) == "poor" else verdict
-    ports, files = port_sections(facts.ports), file_rows(facts)
+    ports, files = port_sections(facts.ports, are_named=len(facts.files) > 1), file_rows(facts)
     findings, sections, differences, compared, measured, unchecked, cases = (
         printing.report_sections(report) if report is not None else [("", [])] * 7
     )

@@ -154,11 +154,17 @@ def plan_ports(plan: Any) -> dict[str, Ports]:
     return {f"{part.name}.onnx": _ports(part, None) for part in plan.parts if is_first_variant(part, plan)}
 
 
-def port_sections(ports: Mapping[str, Ports]) -> Sections:
-    """The inputs and outputs of each file: those of a file that is called for each token first, layers in one row."""
+def port_sections(ports: Mapping[str, Ports], *, are_named: bool = False) -> Sections:
+    """The inputs and outputs of each file: those of a file that is called for each token first, layers in one row.
+
+    `are_named`: the titles name the file, as there are others of other dtypes.
+    """
     ordered = sorted(ports.items(), key=lambda item: not _is_looped(*item))
     return [
-        (f"{kind}{f' of {PurePath(name).name}' if len(ordered) > 1 else ''}", joined_rows(grouped_rows(rows)))
+        (
+            f"{kind}{f' of {PurePath(name).name}' if are_named or len(ordered) > 1 else ''}",
+            joined_rows(grouped_rows(rows)),
+        )
         for name, of_file in ordered
         for kind, rows in zip(("inputs", "outputs"), of_file, strict=True)
     ]
@@ -195,7 +201,7 @@ def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
     names = dict.fromkeys(map(printing.case_name, report.cases if report is not None else ()))
     return [
         (where, file_rows(facts, width)),
-        *port_sections(facts.ports),
+        *port_sections(facts.ports, are_named=len(facts.files) > 1),
         *failed,
         *facts.notes,
         ("not checked", [(listed(report.unchecked, most=2),)] if report is not None and report.unchecked else []),
