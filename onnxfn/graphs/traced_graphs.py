@@ -34,9 +34,6 @@ from onnxfn.specs.conditions import SEPARATOR, Condition, read_conditions, state
 from onnxfn.specs.errors import CaptureFailed, LayersDiffer, errors_as, first_line, root_cause
 from onnxfn.specs.stored.reports import StageTimer
 
-GRAPHS = str(Path(__file__).parent)
-"""The folder of the folders of passes."""
-
 
 def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part without its filler, with slots; `traced_layers` says why all layers are traced."""
@@ -178,6 +175,7 @@ def pass_errors(part: Part) -> AbstractContextManager[None]:
 def _pass_line(error: Exception) -> str:
     """The last line of a pass that ran before an error, as `file:line`."""
     frames = traceback.extract_tb(error.__traceback__)
-    passes = [frame for frame in frames if frame.filename.startswith(GRAPHS) and frame.filename != __file__]
+    folder = str(Path(__file__).parent)  # of the folders of passes
+    passes = [frame for frame in frames if frame.filename.startswith(folder) and frame.filename != __file__]
     frame = (passes or frames)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"

@@ -15,9 +15,6 @@ from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.errors import InvalidSpec, closest
 from onnxfn.weights.adapters import AdaptedLayer, Adapter, merged_weight, read_adapter
 
-KINDS = "Linear, Conv1D, Embedding, Conv1d, Conv2d and Conv3d without groups"
-"""The layers whose adapters are known."""
-
 
 def adapted_copy(model: Any, folder: str | Path | None) -> Any:
     """A copy of a model on its tensors, or on plain ones if they are not; with an adapter, its weights are merged."""
@@ -94,7 +91,8 @@ def _merged(adapter: Adapter, path: str, module: Any, layer: AdaptedLayer) -> An
         shape = "" if weight is None else f" of the shape {list(weight.shape)}"
         raise InvalidSpec(
             f"the adapter {adapter.folder} changes {path}, a {type(module).__name__}{shape}, by a matrix of the shape "
-            f"{[len(left), right.shape[1]]}; known are: {KINDS}"
+            f"{[len(left), right.shape[1]]}; known are: Linear, Conv1D, Embedding, Conv1d, Conv2d and Conv3d without "
+            "groups"
         )
     if layer.magnitude is not None and (is_swapped or weight.dim() != 2):  # noqa: PLR2004 - rows and columns
         raise InvalidSpec(f"the adapter {adapter.folder} has DoRA for {path}, a {type(module).__name__}, not a Linear")

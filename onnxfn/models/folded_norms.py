@@ -10,9 +10,6 @@ import numpy as np
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.dummies import Array
 
-DIFFERENCE = 1e-3
-"""How far outputs may move, as a share of the largest element: later layers amplify rounding."""
-
 Run = Callable[[Any], Sequence[Array]]
 """From a model to its outputs for some inputs."""
 
@@ -33,7 +30,8 @@ def with_folded_norms(model: Any, runs: Sequence[Run]) -> Any:
         convolution.weight, convolution.bias = (torch.nn.Parameter(each.detach()) for each in fused)
         folded.set_submodule(norm_name, torch.nn.Identity())
     outputs = [pair for run in runs if pairs for pair in zip(run(model), run(folded), strict=True)]
-    is_same = all(np.abs(new - old).max() <= DIFFERENCE * np.abs(old).max() for old, new in outputs if old.size)
+    # A share of the largest element: later layers amplify rounding.
+    is_same = all(np.abs(new - old).max() <= 1e-3 * np.abs(old).max() for old, new in outputs if old.size)
     return folded if is_same else model
 
 

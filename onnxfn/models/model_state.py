@@ -68,13 +68,9 @@ def _configs(modules: Iterable[Any]) -> list[Any]:
     return [module.config for module in modules if hasattr(module, "config")]
 
 
-ATTEMPTS = 3
-"""The number of attempts to copy a model: a copy fails while another thread adds an attribute to the model."""
-
-
 def model_copy(model: Any) -> Any:
     """A copy of a model on its own tensors; itself if it cannot be copied, as when a hook holds one of its modules."""
-    for _ in range(ATTEMPTS):
+    for _ in range(3):  # a copy fails while another thread adds an attribute to the model
         try:
             duplicate = copied(model, lambda tensor: tensor)
             return duplicate if _is_separate(model, duplicate) else model
@@ -111,19 +107,16 @@ def _is_separate(model: Any, duplicate: Any) -> bool:
     return same_tensors and not any(id(value) in modules for value in _inner_values(attributes))
 
 
-HOLDERS = (Mapping, list, tuple, set, frozenset, functools.partial, MethodType, FunctionType, CellType)
-"""The types whose objects are looked into."""
-
-
 def _inner_values(value: Any) -> Iterator[Any]:
     """A value, the items of a container, and what functions hold: variables, defaults, the objects of methods."""
+    holders = (Mapping, list, tuple, set, frozenset, functools.partial, MethodType, FunctionType, CellType)
     stack, seen = [value], set()
     while stack:
         value = stack.pop()
         if id(value) not in seen:
             seen.add(id(value))
             yield value
-            if isinstance(value, HOLDERS):
+            if isinstance(value, holders):
                 of_file = [getattr(value, name, None) for name in ("__globals__", "__builtins__")]
                 stack.extend(each for each in gc.get_referents(value) if not any(each is other for other in of_file))
 

@@ -21,9 +21,6 @@ from onnxfn.specs.stored.reports import StageTimer, Tick, no_tick
 LOCK = threading.RLock()
 """Held while a model is traced or run: torch.export has global state, so a process traces one model at a time."""
 
-SOURCES = ("torch", "transformers", "onnxscript", "onnx_ir", "onnx")
-"""Packages whose logs are dropped."""
-
 THREADS = threading.Lock()
 """Held by the export that has set how many threads PyTorch has. One beside it leaves the number as it is."""
 
@@ -61,7 +58,7 @@ def quiet() -> Iterator[None]:
     ignored: Any = ("ignore", None, Warning, pattern, 0)  # no other form of a filter looks at the thread
 
     def handled(logger: logging.Logger, record: logging.LogRecord) -> None:
-        if logger.name.partition(".")[0] not in SOURCES:
+        if logger.name.partition(".")[0] not in ("torch", "transformers", "onnxscript", "onnx_ir", "onnx"):
             handle(logger, record)
 
     with traces_awaited(), replaced(logging.Logger, "handle", handled):

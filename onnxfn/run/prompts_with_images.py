@@ -27,10 +27,6 @@ LEAD, BETWEEN, TAIL = 5, 2, 4
 TOKENS = 64
 """The number of ordinary tokens that are drawn."""
 
-TEXT = "What is this?"
-PICTURES: tuple[tuple[int, int], ...] = ((50, 70), (96, 64))
-"""Height and width of each picture."""
-
 
 @frozen
 class Prompt:
@@ -141,7 +137,7 @@ def processed_prompts(processor: Any) -> Iterator[Prompt]:
     if any(getattr(processor, name, None) is None for name in ("tokenizer", "image_processor")):
         return
     random = np.random.default_rng(0)
-    pictures = [random.integers(0, 256, (*size, 3), dtype=np.uint8) for size in PICTURES]
+    pictures = [random.integers(0, 256, (*size, 3), dtype=np.uint8) for size in ((50, 70), (96, 64))]
     for count in range(1, len(pictures) + 1):
         case = f"{count} picture{'s' * (count > 1)} by {type(processor).__name__}"
-        yield Prompt(case, processed(processor, TEXT, pictures[:count], ()))
+        yield Prompt(case, processed(processor, "What is this?", pictures[:count], ()))

@@ -19,21 +19,14 @@ from onnxfn.specs.errors import InvalidSpec, listed
 TOWERS: Mapping[str, str] = MappingProxyType({"vision_encoder": IMAGE_FEATURES, "audio_encoder": AUDIO_FEATURES})
 """The stem of a file that reads images or sounds -> the output with its features."""
 
-ARGUMENTS: Mapping[str, str] = MappingProxyType(
-    {"grid_thw": "image_grid_thw", "audio_values": "input_features", "pixel_position_ids": "image_position_ids"}
-)
-"""The input of a file, as clients name it -> the argument of `forward`, where it has another name."""
-
 GRIDS: Mapping[str, str] = MappingProxyType({IMAGE_FEATURES: "image_grid_thw"})
 """The name of features -> the argument with the patches of each image in time, height and width."""
 
-STARTS = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
-"""The keys of the first token of a decoder, in the order in which `generate` reads them, and a last resort."""
-
 
 def argument_of(input_name: str) -> str:
-    """The argument of `forward` that an input of a tower is."""
-    return ARGUMENTS.get(input_name, input_name)
+    """The argument of `forward` that an input of a tower, as clients name it, is."""
+    known = {"grid_thw": "image_grid_thw", "audio_values": "input_features", "pixel_position_ids": "image_position_ids"}
+    return known.get(input_name, input_name)
 
 
 def feature_rows(sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]) -> dict[int, Array]:
@@ -77,7 +70,8 @@ def encoder_outputs(encoder: Part, decoder: Part, session: Any, arguments: Mappi
 def start_tokens(model: Any, count: int) -> Array:
     """The first token of the decoder for each of `count` texts, `[count, 1]`."""
     configs = (model.generation_config, model.config, model.config.get_text_config(decoder=True))
-    known = (getattr(config, key, None) for key in STARTS for config in configs)
+    keys = ("decoder_start_token_id", "bos_token_id", "pad_token_id")  # as `generate` reads them, and a last resort
+    known = (getattr(config, key, None) for key in keys for config in configs)
     return np.full((count, 1), next((token for token in known if token is not None), 0), dtype=np.int64)
 
 

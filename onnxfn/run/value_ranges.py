@@ -17,9 +17,6 @@ FLOATS = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
 REDUCTIONS = ("ReduceMin", "ReduceMax")
 """The operators whose outputs are the least and the largest element of a value."""
 
-Ranges = Mapping[str, tuple[float, float]]
-"""From the name of a value to its least and its largest element."""
-
 
 def value_ranges(
     file: Path,
@@ -28,7 +25,7 @@ def value_ranges(
     content: bytes | None = None,
     tick: Tick = no_tick,
     outside: float = 0,
-) -> Ranges:
+) -> Mapping[str, tuple[float, float]]:
     """From the name of a float value of an ONNX file to its least and its largest element over all feeds.
 
     `names`: the values; None is all that nodes of the outer graph compute. NaN does not count, nor a value without

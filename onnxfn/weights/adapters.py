@@ -28,12 +28,6 @@ from onnxfn.weights.checkpoint_files import checkpoint_files
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 """The files of an adapter; the last is of older versions of PEFT."""
 
-PREFIX = "base_model.model."
-"""The prefix of PEFT for the name of each tensor."""
-
-WRAPPERS = re.compile(r"\.(base_layer|modules_to_save)(?=\.)")
-"""The additions of PEFT to the names of the model's own tensors."""
-
 CHANGE = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_(embedding_)?[AB]|lora_magnitude_vector)(\.weight)?")
 """The name of a tensor of a layer that an adapter changes."""
 
@@ -86,7 +80,8 @@ def read_adapter(folder: str | Path) -> Adapter:
     grouped: dict[str, dict[str, Any]] = {}
     others: dict[str, Any] = {}
     for key, tensor in tensors.items():
-        name = WRAPPERS.sub("", key.removeprefix(PREFIX))
+        # What PEFT adds: a prefix to each name, and a part to the names of the model's own tensors.
+        name = re.sub(r"\.(base_layer|modules_to_save)(?=\.)", "", key.removeprefix("base_model.model."))
         if match := CHANGE.fullmatch(name):
             grouped.setdefault(match["layer"], {})[match["kind"]] = tensor
         else:

@@ -16,9 +16,6 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.short_repr import counted as number_of
 from onnxfn.specs.stored.reports import Tick, no_tick
 
-PERIOD = 0.05
-"""Seconds between two calls."""
-
 
 def watched(function: Callable[[], Any], tick: Tick, stop: Callable[[], None]) -> Any:
     """The result of a function in another thread; this one calls `tick`. If that raises, `stop` is called."""
@@ -42,7 +39,7 @@ def watched(function: Callable[[], Any], tick: Tick, stop: Callable[[], None]) -
 
 def result_of(future: Future[Any], tick: Tick) -> Any:
     """The result of a future; `tick` is called while it is computed."""
-    while not wait([future], PERIOD).done:
+    while not wait([future], 0.05).done:  # seconds between two calls
         tick()
     return future.result()
 

@@ -10,36 +10,21 @@ from attrs import frozen
 from onnxfn.specs.errors import LoadFailed, os_error_text
 from onnxfn.weights.names import file_fault
 
-CONFIGURATION_FILES = ("config.json", "generation_config.json")
-
-TOKENIZER_FILES = (
+SIDE_FILES = (
+    *("config.json", "generation_config.json"),
+    # Those that tokenizers of transformers read: the values of their `vocab_files_names`, and those of their base.
     *("added_tokens.json", "additional_chat_templates/*.jinja", "alphabet.json", "bpe.codes", "byte_maps.json"),
     *("chat_template.jinja", "chat_template.json", "dict.txt", "emoji.json", "entity_vocab.json", "merges.txt"),
     *("normalizer.json", "prophetnet.tokenizer", "sentencepiece.bpe.model", "sentencepiece.model", "source.spm"),
     *("special_tokens_map.json", "spiece.model", "spm.model", "spm_char.model", "target.spm", "target_vocab.json"),
     *("tekken.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab-src.json"),
     *("vocab-tgt.json", "vocab.json", "vocab.txt", "word_pronunciation.json", "word_shape.json"),
+    # Those that processors of transformers read, for images, videos and audio.
+    *("audio_tokenizer_config.json", "preprocessor_config.json", "processor_config.json"),
+    *("speaker_embeddings_path.json", "video_preprocessor_config.json"),
+    # Those of sentence-transformers: the list of its modules, and the configuration of each.
+    *("[0-9]_*/config.json", "config_sentence_transformers.json", "modules.json", "sentence_*_config.json"),
 )
-"""The files that tokenizers of transformers read: the values of their `vocab_files_names`, and those of their base."""
-
-PROCESSOR_FILES = (
-    "audio_tokenizer_config.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "speaker_embeddings_path.json",
-    "video_preprocessor_config.json",
-)
-"""The files that processors of transformers read, for images, videos and audio."""
-
-SENTENCE_TRANSFORMERS_FILES = (
-    "[0-9]_*/config.json",
-    "config_sentence_transformers.json",
-    "modules.json",
-    "sentence_*_config.json",
-)
-"""The files of sentence-transformers: the list of its modules, and the configuration of each."""
-
-SIDE_FILES = (*CONFIGURATION_FILES, *TOKENIZER_FILES, *PROCESSOR_FILES, *SENTENCE_TRANSFORMERS_FILES)
 """Patterns of the files in a checkpoint's folder that are copied. All others stay where they are."""
 
 WRITTEN_FILES = (*SIDE_FILES, "genai_config.json", "README.md", "graph.svg")

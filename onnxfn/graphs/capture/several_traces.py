@@ -34,9 +34,6 @@ SPANS = (512, 32)
 TRACES, HALVINGS, DRAWS = 5, 5, 100
 """How many sizes are traced, how often a model may halve one, and from how many random draws they are chosen."""
 
-FAR_ELEMENTS = 1 << 22
-"""The elements of the inputs of a far trace, at most: it has no values, but its inputs are made."""
-
 Numbers = tuple[Any, ...]
 """One number for each trace."""
 
@@ -103,7 +100,8 @@ def _ends(spec: PlannedSpec, joins: Callable[[Mapping[str, int]], bool]) -> dict
         return sum(prod(shape(each.axes, sizes)) for each in spec.inputs)
 
     for names in (*((name,) for name in moving), [name for name in moving if name != spec.batch]):
-        far = max((2**power for power in range(22) if elements(grown(names, 2**power)) <= FAR_ELEMENTS), default=1)
+        # A far trace has no values, but its inputs are made: they have no more elements than this.
+        far = max((2**power for power in range(22) if elements(grown(names, 2**power)) <= 1 << 22), default=1)
         if not joins(grown(names, far)):
             steps = bisect_left(range(far), True, key=lambda step: not joins(grown(names, step)))
             ends |= {name: grown(names, steps - 1)[name] for name in names}

@@ -22,18 +22,16 @@ SHOWN_LINE = 100
 BY_OPERATORS = "compute it from other operators of torch, outside the model, or remove it if its result is a constant"
 """Advice for an operator without a translation."""
 
-BY_VALUES = (
-    "a number, a size or a branch there depends on values of a tensor: use torch.where, the tensor itself, "
-    "or a Python number (without .item()), which is a constant of the graph"
-)
-"""Advice for code that reads a value of a tensor."""
-
 BRANCHES = ("cond_true", "cond_false")
 """The names that torch has for the two functions of torch.cond. The name of a model may have the word in it."""
 
 TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys((DATA_DEPENDENT, "DataDependentOutputException"), BY_VALUES),
+        **dict.fromkeys(
+            (DATA_DEPENDENT, "DataDependentOutputException"),
+            "a number, a size or a branch there depends on values of a tensor: use torch.where, the tensor itself, "
+            "or a Python number (without .item()), which is a constant of the graph",
+        ),
         ".numpy() is not supported": "a trace has no values: use the function of torch in place of numpy's",
         "UnsupportedOperatorException": BY_OPERATORS,
         **dict.fromkeys(BRANCHES, "use torch.where(condition, a, b) with both results, or the branch that is meant"),

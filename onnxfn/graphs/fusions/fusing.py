@@ -166,13 +166,6 @@ def add_bias_last(model: Any) -> Any:
     return model
 
 
-BROADCASTING = (
-    *("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Not", "Cast", "Where"),
-    *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
-)
-"""Element-wise operators that broadcast their inputs."""
-
-
 def drop_expands(model: Any) -> Any:
     """Removes nodes that expand a tensor for operators that broadcast it.
 
@@ -206,11 +199,15 @@ def _expanded_sizes(expand: Any) -> dict[int, int]:
 
 def _read_by_broadcasting(expanded: Any, sizes: Mapping[int, int], positions: Mapping[Any, int]) -> tuple[Any, ...]:
     """The values whose expanded shape comes only from this Expand, its output first; none if others read one."""
+    broadcasting = (  # element by element
+        *("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Not", "Cast", "Where"),
+        *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
+    )
     smaller, readers = [expanded], {use.node for use in expanded.uses()}
     while readers:
         node = min(readers, key=lambda reader: positions.get(reader, -1))
         readers.remove(node)
-        if node not in positions or not nodes.is_operator(node, *BROADCASTING):
+        if node not in positions or not nodes.is_operator(node, *broadcasting):
             return ()
         others = [value for value in node.inputs if value not in smaller]
         if any(_has(value, sizes) for value in others):
@@ -235,14 +232,8 @@ NEUTRAL: Mapping[str, float | None] = MappingProxyType(
 )
 """An operator -> the operand that changes nothing; None if any second input may change nothing."""
 
-
 RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")
 """Operators that give a tensor another shape alone."""
-
-
-LACKING = frozenset(name for name, since in KERNELS.items() if name.startswith("Attention-") and since is None)
-ATTENTION_KERNELS = range(ATTENTION_OPSET, min(int(name.partition("-")[2]) for name in LACKING))
-"""The opsets for whose Attention ONNX Runtime has a kernel."""
 
 
 def fuse_operators(model: Any, *, keeps_attention: bool = False) -> Any:
@@ -254,7 +245,9 @@ def fuse_operators(model: Any, *, keeps_attention: bool = False) -> Any:
 
     opset = model.opset_imports.get("", 0)
     has_attention = opset >= ATTENTION_OPSET
-    fused = (fuse_attention,) if keeps_attention or opset in ATTENTION_KERNELS else ()
+    lacking = [name for name, since in KERNELS.items() if name.startswith("Attention-") and since is None]
+    has_kernel = opset in range(ATTENTION_OPSET, min(int(name.partition("-")[2]) for name in lacking))
+    fused = (fuse_attention,) if keeps_attention or has_kernel else ()
     # Each layer gets masks and tables of its own at first.
     of_attention = (*fused, nodes.merge_equal_nodes, simplify_masks) if has_attention else ()
     if has_attention and any(nodes.is_operator(node, "Neg", "Sub") for node in model.graph):  # a rotation has one

@@ -10,9 +10,6 @@ from onnxfn.graphs.nodes import nodes
 HALVES, PAIRS, ONCE = "halves", "pairs", "once"
 """The layouts of a table of cosines or sines: `[a, b, a, b]`, `[a, a, b, b]` and `[a, b]` for the angles a and b."""
 
-ELEMENTWISE = frozenset({"Cos", "Sin", "Cast", "Unsqueeze", "Squeeze", "Identity"})
-"""Operators that keep the layout of a table."""
-
 RANK = 4
 
 
@@ -220,7 +217,7 @@ def _keeps_layout(node: Any) -> bool:
     scales = node.op_type in ("Mul", "Div") and any(nodes.scalar(value) is not None for value in node.inputs)
     if nodes.is_operator(node, "Unsqueeze", "Squeeze"):  # not after the last axis
         return nodes.shape_of(node.inputs[0])[-1:] == nodes.shape_of(node.outputs[0])[-1:]
-    return node.domain == "" and (node.op_type in ELEMENTWISE or scales)
+    return node.domain == "" and (node.op_type in ("Cos", "Sin", "Cast", "Identity") or scales)
 
 
 def _repeats_elements(node: Any) -> bool:

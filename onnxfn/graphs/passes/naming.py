@@ -16,9 +16,6 @@ from onnxfn.specs.version import VERSION
 SOURCE, STACK_TRACE = "onnxfn.source", "pkg.torch.onnx.stack_trace"
 """The metadata of a node with the line of the model that computes it, and torch's stack trace."""
 
-SCOPES = "pkg.torch.onnx.name_scopes"
-"""torch's metadata of a node: the paths of the modules that ran, the innermost last, and a name; `@1`: called again."""
-
 _SYMBOL = re.compile(r"\b[su]\d+\b")
 """A symbol of torch: s44 for a size of an input, u3 for a size that depends on data."""
 
@@ -82,7 +79,8 @@ def name_nodes(model: Any, modules: Mapping[str, str], source_line: Callable[[st
 
     def name_inside(graph: Any, outer: str) -> None:
         for node in graph:
-            scopes = node.metadata_props.get(SCOPES, "")[2:-2].split("', '")[:-1]
+            # The paths of the modules that ran, the innermost last, and a name; `@1`: called again.
+            scopes = node.metadata_props.get("pkg.torch.onnx.name_scopes", "")[2:-2].split("', '")[:-1]
             paths = (each.partition("@")[0] for each in reversed(scopes))
             module = next((modules[path] for path in paths if path in modules), "") or outer
             node.name = node_name(module, node.op_type)

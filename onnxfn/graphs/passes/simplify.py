@@ -201,9 +201,6 @@ SINCE: Mapping[str, int] = MappingProxyType(
 
 ATTENTION_OPSET = SINCE["Attention"]
 
-LAST_CONVERTED = 25
-"""The last opset that onnxscript 0.7 converts to. The opsets 26 to 28 of ONNX 1.23 only add operators and dtypes."""
-
 
 def convert_opset(model: Any, opset: int) -> Any:
     """Converts a graph to an opset; CaptureFailed if that fails: onnx's own converter leaves it without an error."""
@@ -213,7 +210,8 @@ def convert_opset(model: Any, opset: int) -> Any:
         node.version = node.version or model.opset_imports.get("", opset)
     if model.opset_imports.get("") != opset:
         with nodes.pass_errors(f"the conversion to opset {opset}"):
-            convert_version(model, min(opset, LAST_CONVERTED), fallback=False)
+            # onnxscript 0.7 converts to 25 at most. The opsets 26 to 28 of ONNX 1.23 only add operators and dtypes.
+            convert_version(model, min(opset, 25), fallback=False)
             model.opset_imports[""] = opset
             for node in model.graph.all_nodes():
                 node.version = opset if node.domain == "" else node.version

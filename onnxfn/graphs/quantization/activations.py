@@ -13,9 +13,6 @@ from onnxfn.graphs.passes.canonical import number_nodes
 from onnxfn.graphs.quantization.quantized_slots import QuantizedSlot, quantized_slot_of
 from onnxfn.specs.quantization import STATIC
 
-ACTIVATIONS = ("Relu", "Clip")
-"""The operators that a kernel of integers computes with the convolution before them."""
-
 SAME_SCALE = ("MaxPool", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Pad")
 """The operators that choose or order elements, or add zeros: their kernels of integers have a single scale."""
 
@@ -42,7 +39,8 @@ def static_activations(model: Any) -> dict[str, Activation]:
             continue
         values = {node.inputs[0]: [(node, 0)]}
         if node.op_type == "Conv":
-            output = (sole_consumer(node.outputs[0], *ACTIVATIONS) or node).outputs[0]
+            # A kernel of integers computes these with the convolution before them.
+            output = (sole_consumer(node.outputs[0], "Relu", "Clip") or node).outputs[0]
             both = [node.inputs[0], *([] if output.is_graph_output() else [output])]
             values = {value: [(use.node, use.idx) for use in value.uses()] for value in both}
         for value, reads in values.items():

@@ -21,7 +21,7 @@ from onnxfn.graphs.quantization.quantized_operators import (
 )
 from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.quantization import DYNAMIC, INTEGERS, STATIC, WeightRule, rule_for
+from onnxfn.specs.quantization import INTEGERS, WeightRule, rule_for
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
 from onnxfn.weights.packed.stored_blocks import ROLES, bits_of, block_size, blocks_tensor, scale_dtype, stored_weight
 from onnxfn.weights.quantized import MATRIX_RANK, conv_rule, has_half_scales, quantized_shape, roles
@@ -31,11 +31,6 @@ KERNELS = ((4, 0), (4, 1), (4, 4), (8, 4))
 
 NotQuantized = tuple[tuple[str, str], ...]
 """`(name, reason)` of each weight that a rule selects but that is not quantized."""
-
-COMPUTED_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"blocks": ("FLOAT", "FLOAT16"), DYNAMIC: ("FLOAT",), STATIC: ("FLOAT",), "nf4": ("FLOAT", "FLOAT16")}
-)
-"""The kind of a rule -> the dtypes that the kernels of ONNX Runtime compute in on a CPU."""
 
 Names = Mapping[str, Sequence[str]]
 """From the name of a parameter to all names that it has in the model, where it has several."""
@@ -73,7 +68,8 @@ def quantize_weights(
 
 def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
     """Why a weight cannot be quantized as a rule says; empty if it can."""
-    if value.dtype.name not in COMPUTED_DTYPES[rule.kind]:
+    computed = ("FLOAT",) if rule.kind in INTEGERS else ("FLOAT", "FLOAT16")  # by the kernels of a CPU
+    if value.dtype.name not in computed:
         return f"ONNX Runtime has no kernel for {rule.kind!r} weights of a graph in {value.dtype.name.lower()}"
     without = [read.operator for read in reads if (rule.kind, read.operator) not in REPLACEMENTS]
     if without or not reads:

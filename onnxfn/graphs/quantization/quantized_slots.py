@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from types import MappingProxyType
 from typing import Any, cast
 
 from attrs import frozen
@@ -29,11 +28,6 @@ from onnxfn.weights.quantized import (
 
 QUANTIZED = "onnxfn.quantized"
 """The key of the `QuantizedSlot` in the `meta` of an initializer."""
-
-ENDINGS: Mapping[Role, str] = MappingProxyType(
-    {"codes": "_quantized", "scales": "_scale", "zero_points": "_zero_point"}
-)
-"""How the names of the tensors of a weight in QDQ form end: tools of ONNX Runtime look for these."""
 
 
 @frozen
@@ -60,9 +54,11 @@ def add_quantized_slots(graph: Any, value: Any, slot: Slot, rule: WeightRule, sh
     import onnx_ir
 
     initializers: dict[str, Any] = {}
+    # Tools of ONNX Runtime look for these endings of the names of a weight in QDQ form.
+    endings = {"codes": "_quantized", "scales": "_scale", "zero_points": "_zero_point"}
     for role in roles(rule):
         dtype, sizes = _dtype(rule, role, value.dtype), quantized_shape(rule, role, shape)
-        ending = ENDINGS[role] if rule.kind == STATIC else f".{role}"
+        ending = endings[role] if rule.kind == STATIC else f".{role}"
         new = onnx_ir.val(f"{value.name}{ending}", dtype, sizes)
         new.meta[QUANTIZED] = QuantizedSlot(str(value.name), slot, rule, role, shape)
         graph.initializers.add(new)

@@ -18,9 +18,6 @@ from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.stored.trust import CODE_FIELDS
 
-PACKAGE = Path(__file__).parents[2]
-"""The folder of onnxfn."""
-
 OWN = sys.stdlib_module_names.union(("onnxfn",))
 """Packages without a version of their own: Python's, whose version is a line, and onnxfn, whose source is."""
 
@@ -163,4 +160,4 @@ def package_versions() -> tuple[str, ...]:
 
 def source_files() -> list[Path]:
     """The source files of onnxfn."""
-    return sorted(PACKAGE.rglob("*.py"))
+    return sorted(Path(__file__).parents[2].rglob("*.py"))

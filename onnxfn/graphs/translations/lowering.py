@@ -291,16 +291,6 @@ def _scattered(graph: Any, view: Any, source: Any, new: Any) -> Any:
     return scattered
 
 
-ASSERTIONS = ("aten::_assert_", "aten::sym_constrain_range")
-"""The beginnings of the names of operators that only check their inputs: they are removed."""
-
-IDENTITIES = frozenset({"aten::alias", "aten::detach", "aten::detach_", "aten::lift_fresh_copy"})
-"""Operators that return their input: it is read instead."""
-
-CASTS = frozenset({"aten::to.device", "aten::to.dtype", "aten::to.dtype_layout", "aten::to.other", "aten::type_as"})
-"""Operators that convert a tensor to another dtype or device."""
-
-
 def _without_single_parts(graph: Any) -> None:
     """Replaces the only part of a tensor that is split into one by the tensor: ONNX has no sequence of one part."""
     import torch
@@ -373,11 +363,11 @@ def _rewrite(graph: Any, node: Any) -> None:
     import torch
 
     name = operator_name(node)
-    if name.startswith(ASSERTIONS):
+    if name.startswith(("aten::_assert_", "aten::sym_constrain_range")):  # it only checks its inputs
         graph.erase_node(node)
-    elif name in IDENTITIES:
+    elif name in ("aten::alias", "aten::detach", "aten::detach_", "aten::lift_fresh_copy"):  # it returns its input
         _replace(graph, node, node.args[0])
-    elif name in CASTS:
+    elif name in ("aten::to.device", "aten::to.dtype", "aten::to.dtype_layout", "aten::to.other", "aten::type_as"):
         source, dtype = node.args[0], node.meta["val"].dtype
         if source.meta["val"].dtype == dtype:
             _replace(graph, node, source)

@@ -205,10 +205,6 @@ def _mxfp4_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     return experts, groups * codes * 2, rows
 
 
-FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
-"""The numbers of the type E2M1 of the OCP Microscaling Formats specification 1.0, section 5.3.3."""
-
-
 def block_rows(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
     """The rows of a weight with a scale for each block, row or all: `value * scale`, as in `Fp8Dequantize`."""
     values = parts[".weight"]
@@ -227,7 +223,9 @@ def mxfp4_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:
     """The experts `start` to `stop` of a stack in MXFP4, transposed, as transformers' `convert_moe_packed_tensors`."""
     blocks, exponents = parts["_blocks"][start:stop], parts["_scales"][start:stop]
     codes = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*exponents.shape, -1)
-    values: Array = np.array(FP4_VALUES, np.float32)[codes] * _power_of_two(exponents)[..., None]
+    # The numbers of the type E2M1 of the OCP Microscaling Formats specification 1.0, section 5.3.3.
+    numbers = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
+    values: Array = np.array(numbers, np.float32)[codes] * _power_of_two(exponents)[..., None]
     return values.reshape(*exponents.shape[:2], -1).swapaxes(1, 2)
 
 
