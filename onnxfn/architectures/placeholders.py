@@ -23,9 +23,6 @@ PLACEHOLDER_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 MERGE_KEYS = ("spatial_merge_size", "merge_size", "merge_kernel_size")
 """Keys of a configuration with the number of patches in height, and in width, that become one token: one or two."""
 
-WITH_NEWLINES = ("hy_v4_vl",)
-"""Model types whose images have a token more after each row of merged patches."""
-
 COUNT_FROM_PADDING = ("kosmos-2", "kosmos-2.5")
 """Model types whose first position is the padding id plus 1; padding tokens are not counted."""
 
@@ -108,7 +105,7 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     types = OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
     start = values.get("vision_start_token_id")  # the token before an image, by which Qwen2.5-Omni counts the images
     starts = {} if start is None else {IMAGE_FEATURES: start}
-    newlines = int(model_type in WITH_NEWLINES)
+    newlines = int(model_type == "hy_v4_vl")  # a token more after each row of merged patches
     return Placeholders(tokens, first, merge_size, newlines, types, frozenset(special), padding, starts)
 
 

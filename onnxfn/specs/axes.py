@@ -30,9 +30,6 @@ LARGEST_SIZE = (1 << 63) - 1
 LONGEST_WORD = 500
 """Characters of the longest word of a pattern. The formulas of the tables have at most 63."""
 
-_OPERATOR_WITH_SPACES = re.compile(r"\s*(//|[-+*()])\s*")
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv)
-
 
 @record
 class Axis:
@@ -209,7 +206,7 @@ def _canonical_formula(text: str, word: str) -> str:
     if "#" in text:  # Python skips a comment, ONNX would show it
         raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and not isinstance(node.op, _OPERATORS):
+        if isinstance(node, ast.BinOp) and not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv)):
             raise InvalidSpec(f"axis {word!r} has an operator other than + - * //")
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and getattr(node.right, "value", 1) == 0:
             raise InvalidSpec(f"axis {word!r} divides by 0")
@@ -218,7 +215,7 @@ def _canonical_formula(text: str, word: str) -> str:
             raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     if not any(isinstance(node, ast.Name) for node in ast.walk(tree)):
         raise InvalidSpec(f"axis {word!r} is a formula without a name; write a fixed size as one number")
-    return " ".join(_OPERATOR_WITH_SPACES.sub(r" \1 ", text).split())
+    return " ".join(re.sub(r"\s*(//|[-+*()])\s*", r" \1 ", text).split())
 
 
 def _size(axis: Axis, sizes: Mapping[str, int]) -> int:

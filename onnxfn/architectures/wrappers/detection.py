@@ -19,7 +19,6 @@ def with_constant_mask_probs(model: Any) -> Any:
 
 
 SWITCHES = ("depth_confidence", "width_confidence")
-OFF = ", ".join(f"{name}=-1.0" for name in SWITCHES)
 
 
 def keypoint_matcher(model: Any) -> Any:
@@ -28,8 +27,8 @@ def keypoint_matcher(model: Any) -> Any:
     if enabled:
         raise InvalidSpec(
             f"{type(model).__name__} stops early and prunes keypoints depending on the images ({', '.join(enabled)}), "
-            f"and a graph runs all layers on all keypoints; switch both off: from_pretrained(..., {OFF}), or the same "
-            "values in config.json"
+            "and a graph runs all layers on all keypoints; switch both off: from_pretrained(..., "
+            "depth_confidence=-1.0, width_confidence=-1.0), or the same values in config.json"
         )
 
     def forward(pixel_values: Tensor, **options: Any) -> dict[str, Any]:

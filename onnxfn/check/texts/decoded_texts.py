@@ -76,7 +76,11 @@ def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: Sess
 
 def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> Comparison:
     model, part, folder = checked.model, checked.part, checked.file.parent
-    special, token_part, table = special_tokens(model), token_part_of(part, plan), _embedding_part(part)
+    special, table = special_tokens(model), _embedding_part(part)
+    # Token ids in place of token embeddings, generated as those of the embedding table.
+    generators = next((other.spec for other in plan.parts if other.name == table), PlannedSpec()).dummies.generators
+    token_dummies = group(part.spec.dummies, Dummies(generators=generators))
+    token_part = evolve(part, spec=by_tokens(evolve(part.spec, dummies=token_dummies)))
     embeddings = session_for(folder / f"{table}.onnx") if table in {link.part for link in part.spec.links} else None
 
     def by_file(other: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
@@ -93,8 +97,9 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
         checked.tick()
         return most_likely_unused_token(ordinary_logits(special, logits), texts)
 
-    ids, mask = ordinary_ids(special, prompts.input_ids), prompts.attention_mask
-    texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
+    ordinary = min({*range(len(special) + 1)} - {*special})  # in place of special tokens: the smallest other one
+    ids = np.where(np.isin(prompts.input_ids, [*special]), ordinary, prompts.input_ids)
+    texts = greedy(decoder, ids, prompts.attention_mask, steps=NEW_TOKENS, choose=choose)
     case = f"{NEW_TOKENS} different tokens after {len(texts)} left-padded prompts"
     logits_by = partial(logits_without_cache, token_part, plan, texts, prompts, special)
     _, logits = logits_by(lambda other, inputs: (other.name, torch_outputs(model, other, inputs)))
@@ -130,13 +135,6 @@ def _texts_are_in_range(spec: PlannedSpec) -> bool:
     return all(low <= least and most <= high for least, most, low, high in known)
 
 
-def token_part_of(part: Part, plan: Plan) -> Part:
-    """The part with token ids in place of token embeddings; they are generated as those of the embedding table."""
-    table = next((other.spec for other in plan.parts if other.name == _embedding_part(part)), PlannedSpec())
-    token_dummies = group(part.spec.dummies, Dummies(generators=table.dummies.generators))
-    return evolve(part, spec=by_tokens(evolve(part.spec, dummies=token_dummies)))
-
-
 def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
     """Left-padded prompts. `known` are the inputs that other parts compute."""
     inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
@@ -167,12 +165,6 @@ def ordinary_logits(special: Collection[int], logits: Array) -> Array:
     ordinary = logits.copy()
     ordinary[..., known] = np.finfo(logits.dtype).min
     return ordinary
-
-
-def ordinary_ids(special: Collection[int], ids: Array) -> Array:
-    """Tokens with the smallest ordinary one in place of special ones: [1, 4, 1] of [9, 4, 0] if 0 and 9 are these."""
-    ordinary = min({*range(len(special) + 1)} - {*special})
-    return np.where(np.isin(ids, [*special]), ordinary, ids)
 
 
 # Inputs that other parts compute

@@ -29,14 +29,8 @@ NF4 = (
 HALF, END = 0.5, 1.0
 """Allowed rounding error in steps: half inside the range of codes, one at its two ends, where values are clipped."""
 
-EPSILON = 2.0**-15
-"""The relative error of the float32 arithmetic of a quantizer: several roundings, as with reciprocals."""
-
 BYTE = 8
 """The bits of a byte."""
-
-SAME_ELEMENTS = ("Reshape", "Identity", "Cast")
-"""The operators whose output has the elements of their input."""
 
 Index = slice | Array
 """Rows: those of a slice, or those of an array of indices."""
@@ -90,7 +84,8 @@ class Elements:
         """How far each element may be from the weight that it stands for: `reach` steps, and what rounding adds."""
         # A large code multiplies the error of the scale. Codes belong to the scale before its rounding, also next to 0.
         largest = np.abs(self.distances) + 1
-        steps = self.reach() + reach + largest * (2 * self.rounding.relative + EPSILON)
+        # 2**-15: the error of the float32 arithmetic of a quantizer, several roundings, as with reciprocals.
+        steps = self.reach() + reach + largest * (2 * self.rounding.relative + 2.0**-15)
         return self.as_rows(np.abs(self.scales) * steps + largest * self.rounding.absolute)
 
 
@@ -108,7 +103,8 @@ def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
     """The quantized matrices of an ONNX file, in the order of its nodes, each once."""
     stored, numbered = {tensor.name: tensor for tensor in stored_tensors(file)}, numbered_tensors(file)
     nodes = [each for node in graph_nodes(file) for each in (_as_lookups(node) if node.op_type == "QMoE" else [node])]
-    sources = {node.output[0]: node.input[0] for node in nodes if node.op_type in SAME_ELEMENTS}
+    # The output of these operators has the elements of their input.
+    sources = {node.output[0]: node.input[0] for node in nodes if node.op_type in ("Reshape", "Identity", "Cast")}
 
     @cache
     def read(name: str) -> Tensor:

@@ -48,10 +48,6 @@ from onnxfn.specs.stored.reports import Tick, no_tick
 PEAK = 8.0
 """The floor of the peak, as a multiple of that of the root mean square."""
 
-# Few elements may amplify rounding. A pixel of a mask that PyTorch itself decides otherwise is further away.
-OUTLIER = PEAK * PEAK
-"""The largest peak of PyTorch's own error that is rounding, as a multiple of the largest such root mean square."""
-
 
 @frozen
 class Precision:
@@ -368,7 +364,8 @@ def _with_peak(rms: float) -> Norms:
 def rounding(precision: Precision, own: Norms, wider: str) -> Norms:
     """The norms of PyTorch's own error. NoReference if one of them is too large for rounding."""
     largest = precision.factor * allowed_by_scale(precision).rms
-    if own <= Norms(largest, OUTLIER * largest):
+    # Few elements may amplify rounding. A pixel of a mask that PyTorch itself decides otherwise is further away.
+    if own <= Norms(largest, PEAK * PEAK * largest):
         return own
     size = f"{own.rms:.1e} of the scale, and by {own.peak:.1e} in an element"
     raise NoReference(f"in {wider} the model itself differs by {size}, more than by rounding", own)

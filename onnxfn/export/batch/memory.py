@@ -14,9 +14,6 @@ from onnxfn.export.load.quantized import FLOAT32_BYTES, gguf_tensors
 from onnxfn.weights.checkpoint_files import checkpoint_files, names_in, patterns_of
 from onnxfn.weights.checkpoint_links import file_entries
 
-IMPORTS_BYTES = 400_000_000
-"""Anonymous memory of the imports of an export: 0.36 GB in benchmarks/results/large.json."""
-
 # Measured above the imports: 0.2 GB at 65 million elements, 0.71 GB at 525 million.
 STREAM_BYTES, STREAM_BYTES_OF_LARGEST = 300_000_000, 2
 """Anonymous memory of writing weights in chunks, and how many bytes more for each element of the largest weight."""
@@ -65,7 +62,8 @@ def memory_need(stored: StoredWeights | None, check: str) -> int:
         return UNKNOWN_BYTES
     converted = {"whole": stored.elements, "sections": stored.largest}
     checked = CHECK_BYTES + FLOAT32_BYTES * converted[check] if check in converted else 0
-    return IMPORTS_BYTES + STREAM_BYTES + STREAM_BYTES_OF_LARGEST * stored.largest + stored.bytes + checked
+    imports = 400_000_000  # anonymous memory: 0.36 GB in benchmarks/results/large.json
+    return imports + STREAM_BYTES + STREAM_BYTES_OF_LARGEST * stored.largest + stored.bytes + checked
 
 
 def stated_bytes(file: str, name: str) -> int | None:

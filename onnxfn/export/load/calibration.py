@@ -32,9 +32,6 @@ RUNS, RUN_TOKENS, RUN_PICTURES = 8, 512, 4
 OUTSIDE = 1e-5
 """The share of the elements of an activation that are clipped at each end."""
 
-TOPIC = 400
-"""Characters of each topic of Python's own help that are read."""
-
 EXPERTS = f"experts that less than a token of the calibration for {1 / FEWEST:g} inputs reaches have the nearest codes"
 INSIDE = "activations inside of nodes stay floats beside static weights"
 """What remarks say of matrices of experts, and of nodes."""
@@ -56,7 +53,7 @@ class Source:
 
 
 def calibration_text(file: Path | tuple[str, ...] | None) -> str:
-    """The text of a file, or all texts; without these the beginnings of topics of Python's help, 30,000 characters."""
+    """The text of a file, or all texts; without these the start of each topic of Python's help, 30,000 characters."""
     if isinstance(file, tuple):
         return "\n\n".join(file)
     if file is not None:
@@ -64,7 +61,7 @@ def calibration_text(file: Path | tuple[str, ...] | None) -> str:
             return file.read_text(encoding="utf-8")
     from pydoc_data.topics import topics
 
-    return "\n\n".join(topic[:TOPIC] for topic in topics.values())
+    return "\n\n".join(topic[:400] for topic in topics.values())
 
 
 def _file_errors(file: Path) -> AbstractContextManager[None]:

@@ -22,9 +22,6 @@ from onnxfn.weights.layouts import dtype_of_stem
 LEAST_ERROR = 1e-6
 """The least error that a part is taken to have, relative to the largest number of an output: rounding in float32."""
 
-TIMES_DISTURBED = 30
-"""How many times the difference that errors of the parts make in PyTorch is allowed: they are of one draw."""
-
 LEAST_STEPS = 0.003
 """The same for whole numbers, such as pictures: the root of the mean square of differences by rounding."""
 
@@ -58,7 +55,8 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
     for name, array in expected.items():
         size, difference = float(np.nanmax(np.abs(array), initial=0)), _distance(array, on_files.get(name))
         rounding = LEAST_ERROR * size if array.dtype.kind in "fc" else LEAST_STEPS
-        allowed = TIMES_DISTURBED * (_distance(array, disturbed.get(name)) + rounding)
+        # The errors of the parts are of one draw: many times the difference that they make in PyTorch is allowed.
+        allowed = 30 * (_distance(array, disturbed.get(name)) + rounding)
         if has_floors and name in results:
             remark = f"{name} on its files differs by {difference:.1e} of {size:.1e}: a part has no file in float32"
         elif difference > allowed and not has_floors:

@@ -104,17 +104,15 @@ def needed_runs(pipeline: Any, *runs: Callable[[], Any]) -> tuple[Callable[[], A
     return runs
 
 
-PROMPT, LONGER = "a cat", "a red cat on the moon"
-
-
 def default_runs(pipeline: Any) -> tuple[Callable[[], Any], ...]:
     """Two runs of a pipeline at its smallest sizes, with those of some known arguments that it takes; else none."""
     parameters = inspect.signature(type(pipeline).__call__).parameters if callable(pipeline) else {}
     if not {"prompt", "image", "num_inference_steps"} & {*parameters}:
         return ()
-    first = {"prompt": PROMPT, "batch_size": 1, **_sizes(pipeline, 8, 8)}
-    larger = {**first, **_sizes(pipeline, 12, 16), "prompt": LONGER}
-    others = [{**larger, "prompt": [LONGER, PROMPT], "batch_size": 2}, larger, {**first, "prompt": LONGER}]
+    short, longer = "a cat", "a red cat on the moon"
+    first = {"prompt": short, "batch_size": 1, **_sizes(pipeline, 8, 8)}
+    larger = {**first, **_sizes(pipeline, 12, 16), "prompt": longer}
+    others = [{**larger, "prompt": [longer, short], "batch_size": 2}, larger, {**first, "prompt": longer}]
     taken = [[{name: each[name] for name in each if name in parameters} for each in run] for run in ([first], others)]
     return tuple(partial(_called, pipeline, attempts) for attempts in taken)
 

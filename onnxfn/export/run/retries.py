@@ -138,19 +138,14 @@ def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, P
     if len(limits) != 1 or part.spec.derived is None:
         return None
     cases = other_sides(base, limits, lambda sizes: all(is_true(text, base | dict(sizes)) for text in stated))
-    part = with_fixed(part, _only_size(limits[0]))  # an axis of one size is a number in its graph
+    names = symbols_of(limits[0].text)
+    sizes = [size for size in DENSE_AND_FAR if len(names) == 1 and not is_true(limits[0].text, {names[0]: size})]
+    part = with_fixed(part, {names[0]: sizes[0]} if len(sizes) == 1 else {})  # a number in its graph
     for case in sorted(cases, key=lambda case: -prod(case.sizes.values())):
         other = evolve(part, spec=resized(part.spec, case.sizes))
         if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(model, other, {}):
             return limits[0], other
     return None
-
-
-def _only_size(condition: Condition) -> Sizes:
-    """The size of an axis at which alone a condition on that axis is false; nothing if there are several."""
-    names = symbols_of(condition.text)
-    sizes = [size for size in DENSE_AND_FAR if len(names) == 1 and not is_true(condition.text, {names[0]: size})]
-    return {names[0]: sizes[0]} if len(sizes) == 1 else {}
 
 
 def check_asked_ranges(job: Job, graphs: Sequence[BuiltGraph]) -> None:

@@ -20,9 +20,6 @@ from onnxfn.specs.plan.size_cases import Sizes, within
 IMAGE_AXES = ("height", "width")
 """The symbols of the sides of an image."""
 
-LARGEST_SIDE = 1024
-"""The largest side of an image that is tried, each twice the one before, if a model does not run at the traced size."""
-
 
 def with_runnable_images(model: Any, plan: Plan) -> Plan:
     """A plan with image sizes that the model, which is run, can take, in traces and cases, and their limits."""
@@ -37,7 +34,8 @@ def _runnable_part(model: Any, part: Part) -> Part:
     if not traced or all(_runs(model, part, each, image_sizes(each)) for each in near):
         return part
     runs = partial(_runs, model, part, spec)
-    doublings = range(max(1, (LARGEST_SIDE // max(traced.values())).bit_length()))
+    # Sides up to 1024 are tried, each twice the one before.
+    doublings = range(max(1, (1024 // max(traced.values())).bit_length()))
     base = next(filter(runs, ({name: size << times for name, size in traced.items()} for times in doublings)), None)
     if base is None:  # the fault is another
         return part

@@ -33,11 +33,11 @@ ENCODER_LAYERS = either(
 DECODER_LAYERS = "decoder_num_layers"
 
 SINGLE_MODEL_OUTPUTS = ("last_hidden_state", "pooler_output", "hidden_states", "attentions")
-ENCODER_DECODER_OUTPUTS = (
+ALL_OUTPUTS = (
+    *SINGLE_MODEL_OUTPUTS,
     *("encoder_last_hidden_state", "encoder_hidden_states", "encoder_attentions"),
     *("decoder_hidden_states", "decoder_attentions", "cross_attentions"),
 )
-ALL_OUTPUTS = (*SINGLE_MODEL_OUTPUTS, *ENCODER_DECODER_OUTPUTS)
 
 
 @as_edit

@@ -49,9 +49,6 @@ HERTZ, SECONDS = 220.0, 1.0
 PIXELS = 64
 """Height and width of an image before the preprocessor resizes it."""
 
-MOST_PIXELS = 32 * 224 * 224
-"""The most pixels of all pictures of a run, but a run has two."""
-
 MEAN, DEVIATION = 0.45, 0.225
 """What most image processors take from a color between 0 and 1, and what they divide it by."""
 
@@ -104,7 +101,8 @@ def picture_inputs(spec: PlannedSpec, preprocessor: Any = None, *, count: int, s
         return {}
     sizes, (*_, height, width) = dict[str, int](), dummies(spec, {})[images[0]].shape
     if spec.batch in names(spec.inputs[images[0]].axes) and spec.batch not in fixed_sizes(spec):
-        sizes = {spec.batch: max(2, min(count, MOST_PIXELS // (height * width)))}
+        most = 32 * 224 * 224 // (height * width)  # a run has two pictures of any size
+        sizes = {spec.batch: max(2, min(count, most))}
     if preprocessor is not None and (computed := prompt_inputs(spec, preprocessor, sizes, seed=seed)):
         return computed
     random, arrays = np.random.default_rng(seed), dummies(spec, sizes, seed=seed)

@@ -34,8 +34,6 @@ RECORDS: Mapping[str, type] = MappingProxyType(
 )
 """All records, by the names that saved specs hold."""
 
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
-
 SCHEMA = 13
 """The number of the form that records have in JSON. It grows when a record or a field comes, goes or changes.
 
@@ -120,7 +118,7 @@ def _record(name: str, values: Mapping[str, Any], trust: tuple[str, ...]) -> Any
 
 def _text(value: Any) -> str:
     """A text, unchanged; InvalidSpec for another value, and for characters that UTF-8 or ONNX cannot hold."""
-    if not isinstance(value, str) or _NOT_TEXT.search(value):
+    if not isinstance(value, str) or re.search("[\0\ud800-\udfff]", value):
         raise InvalidSpec(f"{shortened(value)} is not a text that can be written as UTF-8 without null characters")
     return value
 

@@ -26,8 +26,6 @@ A short name, such as `recurrent.delta_rule`, is a key of a table of onnxfn and 
 `onnxfn.specs.converters:resolve` does, because a module also holds what it imports.
 """
 
-_SEPARATORS = re.compile(r"[.:/]")
-
 
 def check_trust(record: str, values: Mapping[str, Any], trust: tuple[str, ...]) -> None:
     """Raises InvalidSpec if a field of a record, whose class is named, names code of a package without trust."""
@@ -36,7 +34,7 @@ def check_trust(record: str, values: Mapping[str, Any], trust: tuple[str, ...]) 
         # The target of a patch always names code, other fields do with `:` or `/`.
         if trusted is None or not isinstance(value, str) or not (trusted or ":" in value or "/" in value):
             continue
-        parts = _SEPARATORS.split(value)  # `transformers.models.bert:f` lies in `transformers`
+        parts = re.split(r"[.:/]", value)  # `transformers.models.bert:f` lies in `transformers`
         if not any(parts[: len(inner)] == inner for inner in (package.split(".") for package in trusted + trust)):
             raise InvalidSpec(
                 f"field {name!r} of {record} names code outside onnxfn's tables: {value!r}; "
