@@ -29,14 +29,14 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_845,
-    "architectures": 8_050,
-    "weights": 2_955,
-    "models": 1_834,
-    "graphs": 8_431,
-    "run": 1_345,
-    "check": 6_156,
-    "export": 12_146,
+    "specs": 9_836,
+    "architectures": 8_046,
+    "weights": 2_930,
+    "models": 1_820,
+    "graphs": 8_388,
+    "run": 1_332,
+    "check": 6_139,
+    "export": 12_130,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 
