@@ -21,7 +21,6 @@ from onnxfn.models.torch_modes import LOCK, quiet
 from onnxfn.specs.algebra.dummies import dummies, with_sizes_as_axes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, listed, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
@@ -187,7 +186,7 @@ def any_program(model: Any, part: Part, noted: trace_settings.Noted) -> tuple[An
         raise failure from failure.__cause__
 
 
-def _conditions_at(model: Any, noted: trace_settings.Noted, part: Part) -> Sequence[Condition]:
+def _conditions_at(model: Any, noted: trace_settings.Noted, part: Part) -> tuple[Any, ...]:
     """What is true of the sizes in another trace, at those of a part; also if torch then fixes one. `noted` stays."""
     first, taken = dict(noted), list[Sequence[Any]]()
     noted.clear()

@@ -122,17 +122,17 @@ def nested(
     def is_outer(text: str) -> bool:
         return is_equality(text) and {*symbols_of(text)} <= base.keys()
 
-    texts, found = {each.text for each in branches}, list[Condition]()
+    texts, inner = {each.text for each in branches}, list[Condition]()
     outer = [each for each in branches if is_outer(each.text)]
     for each in islice(outer, MOST_TRACES):  # it grows
         for case in other_sides(base, [each], allowed)[:1]:
             behind = conditions_at(evolve(part, spec=resized(part.spec, case.sizes)))
             new = [own for own in behind if own.text not in texts and {*symbols_of(own.text)} <= known.keys()]
-            deeper = [Condition(f"{each.text} or {own.text}", own.line) for own in new if is_true(own.text, known)]
+            either = [Condition(f"{each.text} or {own.text}", own.line) for own in new if is_true(own.text, known)]
             texts |= {own.text for own in new}
-            found += deeper
-            outer += [own for own in deeper if is_outer(own.text)]
-    return found
+            inner += either
+            outer += [own for own in either if is_outer(own.text)]
+    return inner
 
 
 def guards(axes: Sequence[tuple[str, Any]]) -> tuple[Condition, ...]:
