@@ -29,11 +29,11 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_836,
+    "specs": 9_839,
     "architectures": 8_046,
     "weights": 2_930,
     "models": 1_820,
-    "graphs": 8_388,
+    "graphs": 8_395,
     "run": 1_332,
     "check": 6_139,
     "export": 12_130,

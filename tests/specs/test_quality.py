@@ -44,7 +44,7 @@ def test_a_poor_file_has_a_remark_that_names_the_measure_and_a_better_dtype(dtyp
     assert bool(slow) == (dtype == "bnb4")
     assert better in (*QUANTIZED_DTYPES, None)
     needs = " (with the tokenizer)" if better and better.startswith("q4c") else ""
-    advice = f"{better} is better at about the same size{needs}" if better else "q8 is better, and larger"
+    advice = f"{better} is mostly better at about the same size{needs}" if better else "q8 is better, and larger"
     assert remark == f"model.onnx is poor (kl 0.4): {advice}"
     assert quality_remarks(plan_of(dtype), [evolve(KL, value=0.2)]) == slow
 

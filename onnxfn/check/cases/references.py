@@ -192,7 +192,7 @@ def unreached_sides(part: Part, conditions: Sequence[Condition], limits: Sequenc
     return [end for each in unreached(moves.base, never_turned, moves.allowed) for end in as_ranges(each)]
 
 
-LOOKUP = (" != count", " as a key of a dict or a set")
+LOOKUP = (" != count", ", as a key or a text")
 """The end of a condition that stands for a lookup of a size, and what is printed for it."""
 
 

@@ -62,14 +62,22 @@ def noted_conditions(model: Any, noted: Noted) -> Iterator[None]:
         note(noted, frame, formula, bool(answer) if size.is_bool() else answer)
         return answer
 
+    def note_lookup(size: Any, frame: Any) -> None:
+        # Whether a dict has a size as a key, or what its digits are, no trace sees.
+        if frame.f_code.co_filename in own_files and size.node.expr.free_symbols:
+            note(noted, frame, sympy.Ne(size.node.expr, sympy.Symbol(COUNT)), answer=True)
+
     def hashed(size: Any) -> int:
-        # A module may keep something for each length in a dict. Whether a dict has a number as a key, no trace sees.
-        frame: Any = currentframe()
-        if frame.f_back.f_code.co_filename in own_files:
-            note(noted, frame.f_back, sympy.Ne(size.node.expr, sympy.Symbol(COUNT)), answer=True)
+        note_lookup(size, currentframe().f_back)  # type: ignore[union-attr]
         return hash((id(size.node.shape_env), str(size)))
 
-    with patching.replaced(node_type, "evaluate", noting), patching.replaced(torch.SymInt, "__hash__", hashed):
+    def written(size: Any) -> str:
+        note_lookup(size, currentframe().f_back)  # type: ignore[union-attr]
+        text: str = size.node._graph_repr()
+        return text
+
+    of_sizes = patching.replaced(torch.SymInt, "__hash__", hashed), patching.replaced(torch.SymInt, "__repr__", written)
+    with patching.replaced(node_type, "evaluate", noting), of_sizes[0], of_sizes[1]:
         yield
 
 

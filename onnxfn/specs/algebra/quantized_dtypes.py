@@ -122,4 +122,4 @@ def _better(target: Target) -> str:
     if name is None:
         return "q8 is better, and larger"
     needs = " (with the tokenizer)" if any(rule.calibrated for rule in QUANTIZED_DTYPES[name].rules) else ""
-    return f"{name} is better at about the same size{needs}"
+    return f"{name} is mostly better at about the same size{needs}"
