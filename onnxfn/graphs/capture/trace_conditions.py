@@ -50,7 +50,7 @@ def noted_conditions(model: Any, noted: Noted) -> Iterator[None]:
     import torch
 
     node_type, steps = torch_name("SymNode"), _files_of_steps()
-    evaluate = node_type.evaluate
+    evaluate, text_of = node_type.evaluate, torch.SymInt.__repr__
     own_files = {each.forward.__code__.co_filename for each in model.modules() if hasattr(each.forward, "__code__")}
 
     def noting(size: Any, *arguments: Any, **named: Any) -> Any:
@@ -69,11 +69,11 @@ def noted_conditions(model: Any, noted: Noted) -> Iterator[None]:
 
     def hashed(size: Any) -> int:
         note_lookup(size, currentframe().f_back)  # type: ignore[union-attr]
-        return hash((id(size.node.shape_env), str(size)))
+        return hash((id(size.node.shape_env), text_of(size)))
 
     def written(size: Any) -> str:
         note_lookup(size, currentframe().f_back)  # type: ignore[union-attr]
-        text: str = size.node._graph_repr()
+        text: str = text_of(size)
         return text
 
     of_sizes = patching.replaced(torch.SymInt, "__hash__", hashed), patching.replaced(torch.SymInt, "__repr__", written)
