@@ -18,6 +18,9 @@ from onnxfn.specs.record import record
 SEPARATOR = "; "
 """Between two conditions in the metadata of a file."""
 
+COUNT = "count"
+"""The name of a size that depends on values of a tensor."""
+
 _NAME = re.compile(r"[^\W\d]\w*")
 
 DENSE = 4096

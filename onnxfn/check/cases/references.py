@@ -22,7 +22,16 @@ from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded, si
 from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges, traced_sizes
-from onnxfn.specs.conditions import Condition, as_ranges, is_equality, is_range, is_true, read_conditions, symbols_of
+from onnxfn.specs.conditions import (
+    COUNT,
+    Condition,
+    as_ranges,
+    is_equality,
+    is_range,
+    is_true,
+    read_conditions,
+    symbols_of,
+)
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import (
     FAR_PAST,
@@ -192,7 +201,7 @@ def unreached_sides(part: Part, conditions: Sequence[Condition], limits: Sequenc
     return [end for each in unreached(moves.base, never_turned, moves.allowed) for end in as_ranges(each)]
 
 
-LOOKUP = (" != count", ", as a key or a text")
+LOOKUP = (f" != {COUNT}", ", as a key or a text")
 """The end of a condition that stands for a lookup of a size, and what is printed for it."""
 
 
@@ -209,14 +218,15 @@ def untried(part: Part, file: Path) -> list[str]:
 
 def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> tuple[CheckCase, ...]:
     """The cases on the other side of each condition of a file, within all limits; PyTorch may refuse them."""
-    spec, moves = part.spec, _moves(part, trace_conditions(file), (*stated_limits(file), *more_limits))
+    spec, conditions = part.spec, trace_conditions(file)
+    moves = _moves(part, conditions, (*stated_limits(file), *more_limits))
     if not moves.conditions and (spec.derived is None or past_lengths(spec)):
         return ()
     tried = list(other_sides(moves.base, moves.conditions, moves.allowed))
     if moves.base and spec.derived is not None and not past_lengths(spec):
         tried += small_and_far_sizes(moves.base, moves.allowed)
     known = known_sizes(spec, {})
-    if any(is_equality(each.text) for each in trace_conditions(file)):
+    if any(is_equality(each.text) for each in conditions):
         own = {name: known[name] for name in moves.base}
         equalities = [each for each in moves.conditions if is_equality(each.text)]
         tried += [SizeCase("sizes of the spec", own), *other_sides(own, equalities, moves.allowed)]

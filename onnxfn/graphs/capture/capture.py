@@ -187,10 +187,10 @@ def any_program(model: Any, part: Part, noted: trace_settings.Noted) -> tuple[An
 
 
 def _conditions_at(model: Any, noted: trace_settings.Noted, part: Part) -> tuple[Any, ...]:
-    """What is true of the sizes in another trace, at those of a part; also if torch then fixes one. `noted` stays."""
+    """What is true of the sizes in another trace, at those of a part; also if it is then refused. `noted` stays."""
     first, taken = dict(noted), list[Sequence[Any]]()
     noted.clear()
-    with suppress(CaptureFailed), unchanged_eval(model):
+    with suppress(CaptureFailed, InvalidSpec), unchanged_eval(model):  # an input may not be read there
         exported_program(model, part, noted, on_start=taken.append)
     behind = tuple(noted.values())
     noted.clear()

@@ -26,6 +26,7 @@ from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, fixed_sizes, ranges
 from onnxfn.specs.conditions import (
+    COUNT,
     Condition,
     is_condition,
     is_equality,
@@ -38,9 +39,6 @@ from onnxfn.specs.conditions import (
 from onnxfn.specs.errors import CaptureFailed, raise_no_memory
 from onnxfn.specs.plan.check_cases import batch_symbol, cases, in_case, resized
 from onnxfn.specs.plan.size_cases import other_sides
-
-COUNT = "count"
-"""The name, in conditions, of a size that depends on values of a tensor."""
 
 
 @contextmanager
