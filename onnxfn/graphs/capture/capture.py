@@ -46,7 +46,7 @@ def capture(
         program, ends = any_program(model, part, noted)
         axes = trace_conditions.input_sizes(program, part)
         branches = trace_conditions.conditions(noted.values(), axes)
-        branches += tuple(trace_conditions.nested(branches, part, partial(_conditions_at, model, noted)))
+        branches += tuple(trace_conditions.nested(branches, part, partial(_conditions_at, model, noted, tick)))
         runs = partial(trace_conditions.runs_at, model, part)
         if is_joined:
             program, ends = _joined_program(model, part)
@@ -186,12 +186,13 @@ def any_program(model: Any, part: Part, noted: trace_settings.Noted) -> tuple[An
         raise failure from failure.__cause__
 
 
-def _conditions_at(model: Any, noted: trace_settings.Noted, part: Part) -> tuple[Any, ...]:
+def _conditions_at(model: Any, noted: trace_settings.Noted, tick: Tick, part: Part) -> tuple[Any, ...]:
     """What is true of the sizes in another trace, at those of a part; also if it is then refused. `noted` stays."""
     first, taken = dict(noted), list[Sequence[Any]]()
     noted.clear()
     with suppress(CaptureFailed, InvalidSpec), unchanged_eval(model):  # an input may not be read there
         exported_program(model, part, noted, on_start=taken.append)
+    tick()  # what stops an export may have ended the trace
     behind = tuple(noted.values())
     noted.clear()
     noted.update(first)
