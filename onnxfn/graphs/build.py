@@ -94,7 +94,7 @@ def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, p
 
 def captured_part(part: Part) -> Part:
     """The facts of a part that decide its graph before quantization: variants of one float dtype share them."""
-    target = evolve(part.spec.target, quantization=(), provider=None)
+    target = evolve(part.spec.target, quantization=())
     filler = tuple(map(captured_part, part.filler))
     if part.dtype is None:
         return evolve(part, spec=evolve(part.spec, target=target), filler=filler)

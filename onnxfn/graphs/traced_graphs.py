@@ -133,6 +133,7 @@ def with_limits(built: BuiltGraph, more: Iterable[Condition]) -> BuiltGraph:
 def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[Any], Any], ...]:
     """The passes over the graph of a trace, in their order; `fuse_operators` has its own list."""
     target = part.spec.target
+    keeps_attention, for_cpu = bool(target.shared_cache or target.static_cache), target.provider in (None, "cpu")
     return (
         lambda graph: to_slots(graph, parameter_names(model)),
         lambda graph: read_numbers(graph, part),
@@ -140,7 +141,7 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[An
         simplify,
         widen_integers,
         lambda graph: convert_opset(graph, target.opset or 0),
-        lambda graph: fuse_operators(graph, keeps_attention=bool(target.shared_cache or target.static_cache)),
+        lambda graph: fuse_operators(graph, keeps_attention=keeps_attention, for_cpu=for_cpu),
         *((lambda graph: share_cache(graph, part),) if target.shared_cache else ()),
         *((tell_lengths,) if target.static_cache else ()),
         separate_pads,

@@ -35,10 +35,10 @@ def run_unoptimized(model, **feeds):
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
-def fused_graph(text, opset=23, unknown_shapes=(), **feeds):
+def fused_graph(text, opset=23, unknown_shapes=(), *, for_cpu=False, **feeds):
     """The fused graph of a text, which computes the same outputs as before."""
     expected = run_unoptimized(graph_from_text(text, opset), **feeds)
-    model = fuse_operators(graph_from_text(text, opset, unknown_shapes))
+    model = fuse_operators(graph_from_text(text, opset, unknown_shapes), for_cpu=for_cpu)
     for output, expected_output in zip(run_unoptimized(model, **feeds), expected, strict=True):
         np.testing.assert_allclose(output, expected_output, rtol=1e-5, atol=1e-6)
     return model

@@ -85,9 +85,11 @@ def heads_in_order(self: Any, mixed_qkvz: Tensor, mixed_ba: Tensor) -> tuple[Ten
 def delta_recurrence(
     query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """For `recurrent.delta_recurrence`."""
+    """For `recurrent.delta_recurrence`. The operator reads queries and keys of several heads if it has a state."""
+    if state is None:
+        query, key = (recurrent.of_heads(tensor, value.shape[2]) for tensor in (query, key))
     flat = (tensor.flatten(2) for tensor in (query, key, value, log_decay))
-    final_state, outputs = _linear_attention(key.shape[2], state, *flat, beta)
+    final_state, outputs = _linear_attention(value.shape[2], state, *flat, beta, groups=query.shape[2])
     return final_state, outputs.unflatten(2, value.shape[2:])
 
 
@@ -120,12 +122,15 @@ def _by_length(length: int, of_token: Any, of_text: Any, inputs: Sequence[Any]) 
     return torch_name("cond")(torch.ones(length).sum() == 1, of_token, of_text, tuple(inputs))
 
 
-def _linear_attention(heads: int, state: Tensor | None, *inputs: Tensor) -> Sequence[Tensor]:
-    """The final state and the outputs, of queries, keys and values in one axis, logarithms of decays, maybe betas."""
+def _linear_attention(heads: int, state: Tensor | None, *inputs: Tensor, groups: int | None = None) -> Sequence[Tensor]:
+    """The final state and the outputs, of queries, keys and values in one axis, logarithms of decays, maybe betas.
+
+    `heads`: those of the values. `groups`: the heads of queries and keys; None for those of the values.
+    """
     _, key, value, *gates = inputs
-    shapes = (value.shape, (key.shape[0], heads, key.shape[2] // heads, value.shape[2] // heads))
+    shapes = (value.shape, (key.shape[0], heads, key.shape[2] // (groups or heads), value.shape[2] // heads))
     own = (*inputs[:3], None if state is None else state.float(), *gates)
-    numbers = {"q_num_heads": heads, "kv_num_heads": heads, "scale": 1.0}
+    numbers = {"q_num_heads": groups or heads, "kv_num_heads": heads, "scale": 1.0}
     rule = "gated" if len(gates) == 1 else "gated_delta"
     return _operator("com.microsoft::LinearAttention", own, shapes, update_rule=rule, **numbers)[::-1]
 

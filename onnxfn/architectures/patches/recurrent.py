@@ -47,7 +47,7 @@ def delta_rule(
     query, key = query.float(), key.float()
     if use_qk_l2norm_in_kernel:
         query, key = (tensor * torch.rsqrt((tensor * tensor).sum(-1, keepdim=True) + 1e-6) for tensor in (query, key))
-    query, key = (_of_heads(tensor, value.shape[2]) for tensor in (query * query.shape[-1] ** -0.5, key))
+    query = query * query.shape[-1] ** -0.5
     state, outputs = delta_recurrence(query, key, value.float(), g.float(), beta.float(), initial_state)
     return outputs.to(value.dtype), state
 
@@ -76,7 +76,7 @@ def mamba2_scan(
     steps = torch.nn.functional.softplus(steps) if dt_softplus else steps
     steps = _limited(steps, dt_limit, initial_states).float()
     x = hidden_states.float()
-    B_heads, C_heads = (_of_heads(tensor.float(), x.shape[2]) for tensor in (B, C))
+    B_heads, C_heads = (of_heads(tensor.float(), x.shape[2]) for tensor in (B, C))
     log_decay = (A.float() * steps)[..., None, None]
     final_state, outputs = linear_recurrence(log_decay, x * steps[..., None], B_heads, C_heads, initial_states)
     outputs = outputs if D is None else outputs + D[..., None] * x
@@ -126,7 +126,7 @@ def rglru_scan(
     return outputs.to(hidden_states.dtype), final_state
 
 
-def _of_heads(tensor: Tensor, heads: int) -> Tensor:
+def of_heads(tensor: Tensor, heads: int) -> Tensor:
     """A tensor `[batch, length, groups, size]` with each group repeated for its heads."""
     groups = tensor.shape[2]
     places = torch.arange(heads, device=tensor.device) // (heads // groups)
@@ -158,7 +158,11 @@ def final_state_and_outputs(
 def delta_recurrence(
     query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The final state and the outputs of the gated delta rule, of tensors in float32 with the sizes of `delta_rule`."""
+    """The final state and the outputs of the gated delta rule, of tensors in float32 with the sizes of `delta_rule`.
+
+    A query and a key may be those of several heads of the values.
+    """
+    query, key = (of_heads(tensor, value.shape[2]) for tensor in (query, key))
 
     def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         q, k, v, decay, beta = inputs

@@ -1,4 +1,4 @@
-"""The fusions of a graph, in their order; norms, and nodes that change nothing."""
+"""The fusions of a graph, in their order; norms, scores of hidden keys, and nodes that change nothing."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -166,6 +166,50 @@ def add_bias_last(model: Any) -> Any:
     return model
 
 
+LOWEST = -60.0
+"""The score of a hidden key, less the highest score of its query."""
+
+
+def bound_hidden_scores(model: Any) -> Any:
+    """Bounds the scores of hidden keys where a mask compares positions, as those of decoders do.
+
+    Before: a graph of float32 masks its scores. After: they are less the highest of their query, and at least -60.
+
+    The weight of a hidden key is then 1e-26 of the largest, which no sum in float32 holds. Without the bound it is less
+    than the smallest normal number, and ONNX Runtime takes six times as long for a softmax of such numbers.
+    """
+    import onnx_ir
+
+    for node in [node for node in model.graph if nodes.is_operator(node, "Softmax")]:
+        scores, sizes = node.inputs[0], nodes.shape_of(node.inputs[0])
+        is_last = nodes.is_last_axis(nodes.attribute(node, "axis", -1), len(sizes))
+        if is_last and scores.dtype == onnx_ir.DataType.FLOAT and _hides_later_keys(scores):
+            last = nodes.int_constant(model.graph, -1)
+            highest = nodes.insert_value(node, "ReduceMax", [scores, last], scores, (*sizes[:-1], 1))
+            below = nodes.insert_value(node, "Sub", [scores, highest], scores, sizes)
+            lowest = nodes.filled_constant(model.graph, LOWEST, [], scores.dtype)
+            node.replace_input_with(0, nodes.insert_value(node, "Clip", [below, lowest], scores, sizes))
+    return model
+
+
+def _hides_later_keys(scores: Any) -> bool:
+    """Whether scores are the lowest number, or it is added to them, for keys behind their query or long before it."""
+    total, lowest = nodes.producer(scores, "Add"), scores.dtype.min
+    masks = (nodes.producer(value, "Where") for value in (scores, *(total.inputs if total is not None else ())))
+    return any(mask and nodes.scalar(mask.inputs[2]) == lowest and _compares(mask.inputs[0]) for mask in masks)
+
+
+def _compares(condition: Any) -> bool:
+    """Whether a boolean tensor comes from a comparison of two computed tensors, as the positions of a text are."""
+    before = [condition.producer()] if condition.producer() else []
+    for node in before:
+        compares = nodes.is_operator(node, "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+        if compares and all(nodes.constant_array(value) is None for value in node.inputs):
+            return True
+        before.extend({value.producer() for value in node.inputs if value is not None and value.producer()} - {*before})
+    return False
+
+
 def drop_expands(model: Any) -> Any:
     """Removes nodes that expand a tensor for operators that broadcast it.
 
@@ -236,10 +280,11 @@ RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")
 """Operators that give a tensor another shape alone."""
 
 
-def fuse_operators(model: Any, *, keeps_attention: bool = False) -> Any:
+def fuse_operators(model: Any, *, keeps_attention: bool = False, for_cpu: bool = False) -> Any:
     """A simplified graph, converted to its opset, with its nodes fused into the largest operators of the opset.
 
-    Attention without a kernel stays in several nodes, unless a later pass reads it: `keeps_attention`.
+    Attention without a kernel stays in several nodes, unless a later pass reads it: `keeps_attention`. `for_cpu`: the
+    graph has nodes that save time on processors alone.
     """
     from onnx_ir.passes import common
 
@@ -256,7 +301,8 @@ def fuse_operators(model: Any, *, keeps_attention: bool = False) -> Any:
     of_groups = (multiply_groups,) if any(nodes.producer(value, "Expand") for value in reshaped) else ()
     remove_unused = common.RemoveUnusedNodesPass()
     always = (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal)
-    for fuse_pass in (*always, *of_attention, *of_groups, reshape_once, drop_neutral_nodes, add_bias_last):
+    of_cpu = (bound_hidden_scores,) if for_cpu else ()
+    for fuse_pass in (*always, *of_attention, *of_groups, reshape_once, drop_neutral_nodes, add_bias_last, *of_cpu):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
     return common.NameFixPass()(model).model

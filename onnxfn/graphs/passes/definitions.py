@@ -19,7 +19,7 @@ def define_operators(model: Any) -> Any:
     """
     overloads: dict[tuple[str, tuple[bool, ...]], str] = {}
     for node in [node for node in model.graph.all_nodes() if node.domain == nodes.DOMAIN]:
-        key = node.op_type, () if node.op_type in DEFINED else _present(node.inputs)
+        key = node.op_type, () if _is_standard(node) else _present(node.inputs)
         if key not in overloads:
             function = _body(node, model.opset_imports[""])
             earlier = sum(name == node.op_type for name, _ in overloads)
@@ -33,6 +33,12 @@ def define_operators(model: Any) -> Any:
     return nodes.import_domain(model)
 
 
+def _is_standard(node: Any) -> bool:
+    """Whether the standard operator of its name computes a node: linear attention has no more values than queries."""
+    query_heads, heads = (nodes.attribute(node, f"{name}_num_heads", 0) for name in ("q", "kv"))
+    return node.op_type in DEFINED and query_heads >= heads
+
+
 def _present(inputs: Any, is_present: Any = lambda value: value is not None) -> tuple[bool, ...]:
     """Which inputs are present, up to the last one that is."""
     present = [bool(is_present(value)) for value in inputs]
@@ -41,7 +47,7 @@ def _present(inputs: Any, is_present: Any = lambda value: value is not None) -> 
 
 def _body(node: Any, opset: int) -> Any:
     """A function that computes an operator with the inputs of a node; None if none is known."""
-    if node.op_type in DEFINED:
+    if _is_standard(node):
         return _definition(node.op_type, node.attributes, opset)
     texts = [text for text in BODIES.read_text("utf-8").split("\n\n") if f"{node.op_type} <" in text]
     functions = (_parsed(text, opset) for text in texts)
