@@ -29,6 +29,12 @@ from onnxfn.graphs.translations.tensor_translations import (
 )
 
 FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # of real numbers, without attributes
+# Operators whose result may have the minus infinity of an input. A triangle of it, Trilu, leaves each query a key.
+MASKING = (
+    *("Add", "Cast", "CastLike", "Concat", "Expand", "Gather", "GatherND", "Identity", "Min", "Pad", "Reshape"),
+    *("ScatterND", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"),
+)
+WEIGHTS = ("p_", "b_")  # names of parameters and buffers in a trace, whose inputs are `tensors_1`, ...
 
 
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
@@ -283,14 +289,32 @@ def _attention(
     scaled = op.Mul(query, scalar(factor, dtype))
     *leading, last_but_one, last = range(len(query.shape))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[*leading, last, last_but_one]))
-    if attn_mask is None or attn_mask.dtype != DataType.BOOL:
-        masked = scores if attn_mask is None else op.Add(scores, attn_mask)
-        return op.MatMul(op.Softmax(masked, axis=-1), value)
-    added = op.Where(attn_mask, scalar(0.0, dtype), scalar(dtype.min, dtype))
-    weights = op.Softmax(op.Add(scores, added), axis=-1)
-    # The same in every layer that shares the mask, so one copy is left once common subexpressions are removed.
-    has_keys = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), integers(-1), keepdims=1)
-    return op.Mul(op.MatMul(weights, value), has_keys)
+    added, has_keys = attn_mask, None
+    if attn_mask is not None and attn_mask.dtype == DataType.BOOL:
+        added = op.Where(attn_mask, scalar(0.0, dtype), scalar(dtype.min, dtype))
+        # The same in every layer that shares the mask, so one copy is left once common subexpressions are removed.
+        has_keys = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), integers(-1), keepdims=1)
+    elif attn_mask is not None and _may_hide_all(attn_mask):
+        is_hidden = op.Equal(op.ReduceMax(attn_mask, integers(-1), keepdims=1), scalar(float("-inf"), dtype))
+        added = op.Where(is_hidden, scalar(0.0, dtype), attn_mask)
+        has_keys = op.Where(is_hidden, scalar(0.0, dtype), scalar(1.0, dtype))
+    product = op.MatMul(op.Softmax(scores if added is None else op.Add(scores, added), axis=-1), value)
+    return product if has_keys is None else op.Mul(product, has_keys)
+
+
+def _may_hide_all(mask: Any) -> bool:
+    """Whether a mask that is added to scores may be minus infinity at all keys of a query: an input or a constant is."""
+    left, seen = [mask], set()
+    while left:
+        value = left.pop()
+        node, tensor = value.producer(), onnx_ir.convenience.get_const_tensor(value)
+        is_leaf = node is None and value.dtype.is_floating_point() and not value.name.startswith(WEIGHTS)
+        if is_leaf or (node and node.op_type == "Log") or (tensor is not None and (tensor.numpy() == -np.inf).any()):
+            return True
+        if node is not None and node.op_type in MASKING and value not in seen:
+            left.extend(input_ for input_ in node.inputs if input_ is not None)
+        seen.add(value)
+    return False
 
 
 def _repeat_groups(states: Any, heads: int) -> Any:
