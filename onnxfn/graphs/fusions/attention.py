@@ -321,8 +321,8 @@ def fits_kernel(masks: tuple[Any, ...]) -> bool:
 
 def zeroed_rows(masks: tuple[Any, ...], output: Any) -> tuple[Any, Any] | None:
     """The mask, and the output after queries that see no key are set to zero; None if they are not."""
-    # The patterns are those of the translation. The output of the attention is multiplied by `ReduceMax(boolean)`, and
-    # the mask that is added is `Where(boolean, 0, lowest)`; or by `Where(hidden, 0, 1)`, and it is `Where(hidden, 0, mask)`.
+    # As translated: the output is multiplied by `ReduceMax(boolean)`, and `Where(boolean, 0, lowest)` is added to the
+    # scores, or the output by `Where(hidden, 0, 1)`, and `Where(hidden, 0, mask)` is added.
     where = producer(masks[0], "Where") if len(masks) == 1 else None
     product = sole_consumer(output, "Mul")
     if where is None or product is None or scalar(where.inputs[1]) != 0:

@@ -1,10 +1,12 @@
 """Translations of operators on elements, order, distances and complex numbers, which torch's own table lacks."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import onnx_ir
 import torch
 from onnx_ir import DataType
@@ -52,13 +54,17 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
     return {
         aten._cdist_forward.default: _cdist,
         aten._pdist_forward.default: _pdist,
+        aten.atan2.default: _atan2,
         aten.bucketize.Tensor: lambda values, boundaries, **named: _searchsorted(boundaries, values, **named),
         aten.copysign.Tensor: _copysign,
         aten.cummax.default: partial(_running_extreme, "GreaterOrEqual"),
         aten.cummin.default: partial(_running_extreme, "LessOrEqual"),
         aten.cumprod.default: _cumprod,
+        **dict.fromkeys((aten.div.Tensor_mode, aten.div.Scalar_mode), _rounded_quotient),
+        aten.floor_divide.default: partial(_rounded_quotient, rounding_mode="floor"),
         aten.hypot.default: _hypot,
         aten.kthvalue.default: _kthvalue,
+        aten.logaddexp.default: _logaddexp,
         aten.logcumsumexp.default: _logcumsumexp,
         aten.masked_select.default: _masked_select,
         aten.median.default: lambda tensor: _median(_flat(tensor), 0)[0],
@@ -66,6 +72,7 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
         aten.nanmedian.default: lambda tensor: _median(_flat(tensor), 0, without_nan=True)[0],
         aten.nanmedian.dim: partial(_median, without_nan=True),
         aten.put.default: _put,
+        **dict.fromkeys((aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor), _remainder),
         aten.scatter_reduce.two: _scatter_reduce,
         aten.searchsorted.Tensor: _searchsorted,
     }
@@ -74,19 +81,76 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
 def _hypot(left: Any, right: Any) -> Any:
     """The length of a vector of two coordinates; the smaller one is divided by the larger, so no square is infinite."""
     sizes = op.Abs(left), op.Abs(right)
-    larger, smaller = op.Max(*sizes), op.Min(*sizes)
-    unit = op.CastLike(op.Constant(value_float=1.0), larger)
-    ratio = op.Div(smaller, op.Where(op.Equal(larger, op.Sub(unit, unit)), unit, larger))
+    larger, unit = op.Max(*sizes), op.CastLike(op.Constant(value_float=1.0), left)
+    ratio = op.Where(op.Equal(*sizes), unit, op.Div(op.Min(*sizes), larger))  # both may be zero, or infinite
     return op.Mul(larger, op.Sqrt(op.Add(unit, op.Mul(ratio, ratio))))
 
 
 def _copysign(tensor: Any, other: Any) -> Any:
-    """The numbers of a tensor with the signs of another; -0.0 is negative."""
-    size = op.Abs(tensor)
-    zero, unit = (op.CastLike(op.Constant(value_float=number), other) for number in (0.0, 1.0))
-    # 1 over -0.0 is minus infinity
-    is_negative = op.Less(op.Where(op.Equal(other, zero), op.Div(unit, other), other), zero)
-    return op.Where(is_negative, op.Neg(size), size)
+    """The numbers of a tensor with the signs of another."""
+    signs = (op.CastLike(op.Constant(value_float=sign), tensor) for sign in (-1.0, 1.0))
+    return op.Mul(op.Abs(tensor), op.Where(_is_negative(other), *signs))  # a Where of ONNX Runtime makes 0.0 of -0.0
+
+
+def _is_negative(numbers: Any) -> Any:
+    """Whether each number is negative; -0.0 is, and 1 over it is minus infinity."""
+    return op.Less(op.Min(numbers, op.Reciprocal(numbers)), op.CastLike(op.Constant(value_float=0.0), numbers))
+
+
+def _atan2(y: Any, x: Any) -> Any:
+    """The angle of a point; torch's table loses the signs of zeros, and takes the quotient of two infinities for 0."""
+    sizes = height, width = op.Abs(y), op.Abs(x)
+    steep = op.Atan(op.Where(op.Equal(*sizes), op.Sign(height), op.Div(height, width)))
+    turned = op.Sub(op.CastLike(op.Constant(value=onnx_ir.tensor(math.pi, dtype=DataType.DOUBLE)), steep), steep)
+    return _copysign(op.Where(_is_negative(x), turned, steep), y)
+
+
+def _rounded_quotient(dividend: Any, divisor: Any, rounding_mode: str | None = None) -> Any:
+    """A quotient, rounded down as in Python, or towards zero; torch's table divides whole numbers in float32."""
+    dividend, divisor, dtype = _operands(dividend, divisor)
+    is_short = not dtype.is_floating_point() and dtype not in (DataType.INT32, DataType.INT64)
+    if rounding_mode is None or is_short:  # ONNX Runtime does not divide these
+        return core.aten_div_mode(dividend, divisor, rounding_mode)
+    if not dtype.is_floating_point():
+        whole = op.Sub(dividend, op.Mod(dividend, divisor)) if rounding_mode == "floor" else dividend
+        return op.Div(whole, divisor)
+    quotient = op.Div(dividend, divisor)
+    if rounding_mode == "trunc" or _is_exact(divisor):
+        return core.aten_trunc(quotient) if rounding_mode == "trunc" else op.Floor(quotient)
+    # 1 / 0.1 is 10, but 0.1 in float32 fits into 1 only 9 times
+    rest, has_other_sign = _rest(dividend, divisor, dtype)
+    whole = op.Sub(op.Round(op.Div(op.Sub(dividend, rest), divisor)), op.Cast(has_other_sign, to=int(dtype)))
+    known = onnx_ir.convenience.get_const_tensor(divisor)
+    has_zero = known is None or not known.numpy().all()
+    return op.Where(op.Equal(divisor, scalar(0.0, dtype)), quotient, whole) if has_zero else whole
+
+
+def _remainder(dividend: Any, divisor: Any) -> Any:
+    """What a division that is rounded down leaves; torch's table multiplies a rounded quotient."""
+    dividend, divisor, dtype = _operands(dividend, divisor)
+    if not dtype.is_floating_point() or _is_exact(divisor):
+        return core.aten_remainder(dividend, divisor)
+    rest, has_other_sign = _rest(dividend, divisor, dtype)
+    return op.Where(has_other_sign, op.Add(rest, divisor), rest)
+
+
+def _operands(left: Any, right: Any) -> tuple[Any, Any, Any]:
+    """Two operands, of which one may be a Python number, as tensors, and their dtype."""
+    dtype = next(each.dtype for each in (left, right) if hasattr(each, "dtype"))
+    tensors = (each if hasattr(each, "dtype") else typed(scalar(each, dtype), dtype) for each in (left, right))
+    return *tensors, dtype
+
+
+def _rest(dividend: Any, divisor: Any, dtype: Any) -> tuple[Any, Any]:
+    """What a division that is rounded towards zero leaves, and whether it is not 0 and has not the divisor's sign."""
+    rest = op.Mod(dividend, divisor, fmod=1)
+    return rest, op.Less(op.Mul(op.Sign(rest), op.Sign(divisor)), scalar(0.0, dtype))
+
+
+def _is_exact(divisor: Any) -> bool:
+    """Whether each division by this rounds to no other whole number: it is a constant power of two."""
+    tensor = onnx_ir.convenience.get_const_tensor(divisor)
+    return tensor is not None and bool((abs(np.frexp(tensor.numpy())[0]) == 1 / 2).all())
 
 
 def _masked_select(tensor: Any, mask: Any) -> Any:
@@ -169,6 +233,7 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
         aten._fft_c2r.default: _real_signal,
         torch.ops.prims.convert_element_type.default: _converted,
         aten._to_copy.default: lambda tensor, dtype=None, **_: _converted(tensor, dtype),
+        aten.angle.default: lambda tensor: _atan2(*(op.Gather(tensor, scalar(part), axis=-1) for part in (1, 0))),
         aten.mul.Tensor: _product,
         aten.index.Tensor: core.aten_index,
         aten.gather.default: _gather,
@@ -343,14 +408,15 @@ def _cumprod(tensor: Any, dim: int, dtype: int = -1) -> Any:
 
 def _logcumsumexp(tensor: Any, dim: int) -> Any:
     """The logarithm of the sum of the exponentials of the elements up to each; torch's table loses the small ones."""
+    return _folded(_logaddexp, float("-inf"), tensor, dim, f"{tensor.name}_logsum")
 
-    def step(state: Any, element: Any) -> Any:
-        larger, smaller = op.Max(state, element), op.Min(state, element)
-        zero = scalar(0.0, tensor.dtype)
-        distance = op.Where(op.Equal(larger, smaller), zero, op.Sub(smaller, larger))  # both may be infinite
-        return op.Add(larger, op.Softplus(distance))
 
-    return _folded(step, float("-inf"), tensor, dim, f"{tensor.name}_logsum")
+def _logaddexp(left: Any, right: Any) -> Any:
+    """The logarithm of the sum of two exponentials, none of which is computed: they may be infinite."""
+    larger, smaller = op.Max(left, right), op.Min(left, right)
+    difference = op.Sub(smaller, larger)
+    zero = op.CastLike(op.Constant(value_float=0.0), larger)
+    return op.Add(larger, op.Softplus(op.Where(op.Equal(larger, smaller), zero, difference)))  # both may be infinite
 
 
 def _folded(step: Callable[[Any, Any], Any], start: float, tensor: Any, dim: int, prefix: str) -> Any:

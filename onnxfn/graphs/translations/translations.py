@@ -303,7 +303,7 @@ def _attention(
 
 
 def _may_hide_all(mask: Any) -> bool:
-    """Whether a mask that is added to scores may be minus infinity at all keys of a query: an input or a constant is."""
+    """Whether a mask that is added to scores may be minus infinity at all keys: an input, or a part of it, is."""
     left, seen = [mask], set()
     while left:
         value = left.pop()
