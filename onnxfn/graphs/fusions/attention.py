@@ -328,10 +328,13 @@ def zeroed_rows(masks: tuple[Any, ...], output: Any) -> tuple[Any, Any] | None:
     if where is None or product is None or scalar(where.inputs[1]) != 0:
         return None
     factor = producer(other_operand(product, output), "ReduceMax", "Where")
-    first, (condition, _, mask) = first_input(factor), where.inputs
+    condition, _, mask = where.inputs
     if factor is not None and factor.op_type == "Where":
-        return (mask, product.outputs[0]) if first is condition else None
-    cast = producer(first, "Cast")
+        is_lowest = producer(condition, "Equal") is not None and scalar(condition.producer().inputs[1]) == -np.inf
+        is_largest = first_input(producer(first_input(condition.producer()), "ReduceMax")) is mask
+        fits = is_lowest and is_largest and factor.inputs[0] is condition and scalar(factor.inputs[2]) == 1
+        return (mask, product.outputs[0]) if fits else None
+    cast = producer(first_input(factor), "Cast")
     fits = cast is not None and cast.inputs[0] is condition and len(shape_of(condition)) in RANKS
     return (condition, product.outputs[0]) if fits else None
 

@@ -65,7 +65,7 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
         aten.hypot.default: _hypot,
         aten.kthvalue.default: _kthvalue,
         aten.logaddexp.default: _logaddexp,
-        aten.logcumsumexp.default: _logcumsumexp,
+        aten.logcumsumexp.default: partial(_folded, _logaddexp, float("-inf"), "logsum"),  # torch's loses small ones
         aten.masked_select.default: _masked_select,
         aten.median.default: lambda tensor: _median(_flat(tensor), 0)[0],
         aten.median.dim: _median,
@@ -108,27 +108,24 @@ def _atan2(y: Any, x: Any) -> Any:
 def _rounded_quotient(dividend: Any, divisor: Any, rounding_mode: str | None = None) -> Any:
     """A quotient, rounded down as in Python, or towards zero; torch's table divides whole numbers in float32."""
     dividend, divisor, dtype = _operands(dividend, divisor)
-    is_short = not dtype.is_floating_point() and dtype not in (DataType.INT32, DataType.INT64)
-    if rounding_mode is None or is_short:  # ONNX Runtime does not divide these
-        return core.aten_div_mode(dividend, divisor, rounding_mode)
-    if not dtype.is_floating_point():
+    if rounding_mode is not None and dtype in (DataType.INT32, DataType.INT64):
         whole = op.Sub(dividend, op.Mod(dividend, divisor)) if rounding_mode == "floor" else dividend
         return op.Div(whole, divisor)
-    quotient = op.Div(dividend, divisor)
-    if rounding_mode == "trunc" or _is_exact(divisor):
-        return core.aten_trunc(quotient) if rounding_mode == "trunc" else op.Floor(quotient)
-    # 1 / 0.1 is 10, but 0.1 in float32 fits into 1 only 9 times
+    mantissas = _mantissas(divisor)
+    if rounding_mode != "floor" or not dtype.is_floating_point() or (mantissas == 1 / 2).all():
+        return core.aten_div_mode(dividend, divisor, rounding_mode)
+    # 1 / 0.1 is 10 in float32, but its 0.1 fits only 9 times into 1
     rest, has_other_sign = _rest(dividend, divisor, dtype)
     whole = op.Sub(op.Round(op.Div(op.Sub(dividend, rest), divisor)), op.Cast(has_other_sign, to=int(dtype)))
-    known = onnx_ir.convenience.get_const_tensor(divisor)
-    has_zero = known is None or not known.numpy().all()
-    return op.Where(op.Equal(divisor, scalar(0.0, dtype)), quotient, whole) if has_zero else whole
+    if mantissas.all():
+        return whole
+    return op.Where(op.Equal(divisor, scalar(0.0, dtype)), op.Div(dividend, divisor), whole)
 
 
 def _remainder(dividend: Any, divisor: Any) -> Any:
     """What a division that is rounded down leaves; torch's table multiplies a rounded quotient."""
     dividend, divisor, dtype = _operands(dividend, divisor)
-    if not dtype.is_floating_point() or _is_exact(divisor):
+    if not dtype.is_floating_point() or (_mantissas(divisor) == 1 / 2).all():
         return core.aten_remainder(dividend, divisor)
     rest, has_other_sign = _rest(dividend, divisor, dtype)
     return op.Where(has_other_sign, op.Add(rest, divisor), rest)
@@ -137,8 +134,7 @@ def _remainder(dividend: Any, divisor: Any) -> Any:
 def _operands(left: Any, right: Any) -> tuple[Any, Any, Any]:
     """Two operands, of which one may be a Python number, as tensors, and their dtype."""
     dtype = next(each.dtype for each in (left, right) if hasattr(each, "dtype"))
-    tensors = (each if hasattr(each, "dtype") else typed(scalar(each, dtype), dtype) for each in (left, right))
-    return *tensors, dtype
+    return *(each if hasattr(each, "dtype") else typed(scalar(each, dtype), dtype) for each in (left, right)), dtype
 
 
 def _rest(dividend: Any, divisor: Any, dtype: Any) -> tuple[Any, Any]:
@@ -147,10 +143,10 @@ def _rest(dividend: Any, divisor: Any, dtype: Any) -> tuple[Any, Any]:
     return rest, op.Less(op.Mul(op.Sign(rest), op.Sign(divisor)), scalar(0.0, dtype))
 
 
-def _is_exact(divisor: Any) -> bool:
-    """Whether each division by this rounds to no other whole number: it is a constant power of two."""
+def _mantissas(divisor: Any) -> Any:
+    """Those of a constant, 1/2 for a power of two, by which a division is exact; a zero for what is no constant."""
     tensor = onnx_ir.convenience.get_const_tensor(divisor)
-    return tensor is not None and bool((abs(np.frexp(tensor.numpy())[0]) == 1 / 2).all())
+    return np.zeros(1) if tensor is None else np.frexp(abs(tensor.numpy()))[0]
 
 
 def _masked_select(tensor: Any, mask: Any) -> Any:
@@ -285,10 +281,9 @@ def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim
     """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks."""
     axis = dim[-1]
     conjugate = op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
-    if isinstance(last_dim_size, int):
-        last = integers((last_dim_size - 1) // 2)
-    else:
-        last = op.Div(op.Sub(op.Reshape(last_dim_size, integers(-1)), integers(1)), integers(2))
+    is_known = isinstance(last_dim_size, int)
+    length = integers(last_dim_size) if is_known else op.Reshape(last_dim_size, integers(-1))
+    last = op.Div(op.Sub(length, integers(1)), integers(2))
     # The other half is the mirrored conjugate of the first.
     mirrored = op.Slice(conjugate, last, integers(0), integers(axis), integers(-1))
     spectrum = op.Concat(spectrum, mirrored, axis=axis)
@@ -366,7 +361,7 @@ def _searchsorted(
     values: Any,
     out_int32: bool = False,
     right: bool = False,
-    side: str | None = None,
+    side: Any = None,
     sorter: Any = None,
 ) -> Any:
     """The number of elements of each sorted row that are less than each value, or not greater for the right side."""
@@ -403,29 +398,25 @@ def _cumprod(tensor: Any, dim: int, dtype: int = -1) -> Any:
     """The product of the elements up to each along an axis; torch decomposes it."""
     default = tensor.dtype if tensor.dtype.is_floating_point() else DataType.INT64
     factors = cast(tensor, default if dtype == -1 else DataType(dtype))
-    return _folded(op.Mul, 1, factors, dim, f"{tensor.name}_product")
-
-
-def _logcumsumexp(tensor: Any, dim: int) -> Any:
-    """The logarithm of the sum of the exponentials of the elements up to each; torch's table loses the small ones."""
-    return _folded(_logaddexp, float("-inf"), tensor, dim, f"{tensor.name}_logsum")
+    return _folded(op.Mul, 1, "product", factors, dim)
 
 
 def _logaddexp(left: Any, right: Any) -> Any:
     """The logarithm of the sum of two exponentials, none of which is computed: they may be infinite."""
-    larger, smaller = op.Max(left, right), op.Min(left, right)
-    difference = op.Sub(smaller, larger)
-    zero = op.CastLike(op.Constant(value_float=0.0), larger)
-    return op.Add(larger, op.Softplus(op.Where(op.Equal(larger, smaller), zero, difference)))  # both may be infinite
+    larger, zero = op.Max(left, right), op.CastLike(op.Constant(value_float=0.0), left)
+    distance = op.Where(op.Equal(left, right), zero, op.Sub(op.Min(left, right), larger))  # both may be infinite
+    return op.Add(larger, op.Softplus(distance))
 
 
-def _folded(step: Callable[[Any, Any], Any], start: float, tensor: Any, dim: int, prefix: str) -> Any:
+def _folded(step: Callable[[Any, Any], Any], start: float, name: str, tensor: Any, dim: int) -> Any:
     """The states after each element along an axis; `step` computes the next from a state and an element."""
     if not len(tensor.shape):
         return op.Identity(tensor)
     axis = dim % len(tensor.shape)
     first = typed(op.Expand(scalar(start, tensor.dtype), op.Shape(*_first(axis, tensor))), tensor.dtype)
-    return running(lambda states, elements: [step(*states, *elements)], [first], [tensor], axis, prefix)[0]
+    return running(
+        lambda states, elements: [step(*states, *elements)], [first], [tensor], axis, f"{tensor.name}_{name}"
+    )[0]
 
 
 def _first(axis: int, *tensors: Any) -> list[Any]:

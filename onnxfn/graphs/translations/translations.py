@@ -31,8 +31,7 @@ from onnxfn.graphs.translations.tensor_translations import (
 FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # of real numbers, without attributes
 # Operators whose result may have the minus infinity of an input. A triangle of it, Trilu, leaves each query a key.
 MASKING = (
-    *("Add", "Cast", "CastLike", "Concat", "Expand", "Gather", "GatherND", "Identity", "Min", "Pad", "Reshape"),
-    *("ScatterND", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"),
+    "Add Cast CastLike Concat Expand Gather Identity Min Reshape ScatterND Slice Squeeze Transpose Unsqueeze Where"
 )
 WEIGHTS = ("p_", "b_")  # names of parameters and buffers in a trace, whose inputs are `tensors_1`, ...
 
@@ -112,10 +111,7 @@ def _addmm(tensor: Any, left: Any, right: Any, beta: Any = 1, alpha: Any = 1) ->
 
 def _gelu(tensor: Any, approximate: str = "none") -> Any:
     """`tensor * 0.5 * (1 + erf(...))`, or with tanh: ONNX Runtime finds a Gelu in this order, not in torch's table."""
-
-    def number(value: float) -> Any:
-        return scalar(value, tensor.dtype)
-
+    number = partial(scalar, dtype=tensor.dtype)
     if approximate == "tanh":
         cubic = op.Add(tensor, op.Mul(op.Pow(tensor, number(3.0)), number(0.044715)))
         curve = op.Tanh(op.Mul(cubic, number(math.sqrt(2 / math.pi))))
@@ -222,18 +218,14 @@ def _where(condition: Any) -> list[Any]:
 
 def _where_of_numbers(condition: Any, number: Any, other: Any) -> Any:
     """One of two numbers where a condition holds, else the other; torch's table gives them dtypes of their own."""
-    is_real = any(isinstance(each, float) for each in (number, other))
-    dtype = DataType.FLOAT if is_real else DataType.INT64
+    dtype = DataType.FLOAT if any(isinstance(each, float) for each in (number, other)) else DataType.INT64
     return op.Where(condition, scalar(number, dtype), scalar(other, dtype))
 
 
 def _repeat_interleave(tensor: Any, repeats: Any, dim: int | None = None, output_size: Any = None) -> Any:  # noqa: ARG001
     """Each slice of a tensor along an axis, or each element where there is no axis, repeated."""
-    if dim is None:
-        tensor, rank, axis = op.Reshape(tensor, integers(-1)), 1, 0
-    else:
-        rank = len(tensor.shape)
-        axis = dim % rank
+    rank, axis = (1, 0) if dim is None else (len(tensor.shape), dim % len(tensor.shape))
+    tensor = op.Reshape(tensor, integers(-1)) if dim is None else tensor
     is_dynamic = isinstance(repeats, onnx_ir.Value)
     times = op.Reshape(repeats, integers(1)) if is_dynamic else integers(repeats)
     unsqueezed = op.Unsqueeze(tensor, integers(axis + 1))
@@ -249,9 +241,7 @@ def _rsub(tensor: Any, other: Any, alpha: float = 1) -> Any:
     # torch decomposes it into a subtraction from a Python number. Its type promotion then fails when the tensor has
     # integers and the number is a float (xlnet).
     is_dynamic = isinstance(other, onnx_ir.Value)  # a size of an input, or a number computed from sizes
-    is_float = any(isinstance(number, float) for number in (other, alpha)) or (
-        is_dynamic and other.dtype.is_floating_point()
-    )
+    is_float = isinstance(alpha, float) or (other.dtype.is_floating_point() if is_dynamic else isinstance(other, float))
     dtype = DataType.FLOAT if is_float and not tensor.dtype.is_floating_point() else tensor.dtype
 
     minuend = op.Cast(other, to=int(dtype)) if is_dynamic else scalar(other, dtype)
@@ -280,10 +270,9 @@ def _attention(
         attn_mask = typed(is_earlier, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
     if enable_gqa:
         key, value = (_repeat_groups(tensor, query.shape[1]) for tensor in (key, value))
-    # The last two axes are the length and the head size; any number of axes may come before them. torch's kernels
-    # compute zero there. torch's ONNX table computes the mean of all values, since it writes `-inf` as the lowest
-    # float. This shows in every left-padded batch of a model with a sliding window (modernbert). torch's table
-    # translates attention with a dynamic head size.
+    # The last two axes are the length and the head size; any number of axes may come before them. torch's ONNX table,
+    # which translates attention with a dynamic head size, computes the mean of all values for a query without keys.
+    # This shows in every left-padded batch of a model with a sliding window (modernbert).
     dtype = query.dtype
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scaled = op.Mul(query, scalar(factor, dtype))
@@ -304,17 +293,11 @@ def _attention(
 
 def _may_hide_all(mask: Any) -> bool:
     """Whether a mask that is added to scores may be minus infinity at all keys: an input, or a part of it, is."""
-    left, seen = [mask], set()
-    while left:
-        value = left.pop()
-        node, tensor = value.producer(), onnx_ir.convenience.get_const_tensor(value)
-        is_leaf = node is None and value.dtype.is_floating_point() and not value.name.startswith(WEIGHTS)
-        if is_leaf or (node and node.op_type == "Log") or (tensor is not None and (tensor.numpy() == -np.inf).any()):
-            return True
-        if node is not None and node.op_type in MASKING and value not in seen:
-            left.extend(input_ for input_ in node.inputs if input_ is not None)
-        seen.add(value)
-    return False
+    node, tensor = mask.producer(), onnx_ir.convenience.get_const_tensor(mask)
+    if node is None:
+        return bool(mask.dtype.is_floating_point() and not mask.name.startswith(WEIGHTS))
+    is_infinite = node.op_type == "Log" or (tensor is not None and (tensor.numpy() == -np.inf).any())
+    return is_infinite or (node.op_type in MASKING.split() and any(map(_may_hide_all, filter(None, node.inputs))))
 
 
 def _repeat_groups(states: Any, heads: int) -> Any:
