@@ -156,8 +156,7 @@ def _masked_select(tensor: Any, mask: Any) -> Any:
 
 def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """A tensor with other elements at indices into all its elements; torch's table lacks it."""
-    last = integers(-1)
-    flat, places, values = (op.Reshape(each, last) for each in (tensor, index, source))
+    flat, places, values = (op.Reshape(each, integers(-1)) for each in (tensor, index, source))
     positive = op.Where(op.Less(places, op.Constant(value_int=0)), op.Add(places, op.Size(tensor)), places)
     changed = op.ScatterElements(flat, positive, values, axis=0, reduction="add" if accumulate else "none")
     return op.Reshape(changed, op.Shape(tensor))

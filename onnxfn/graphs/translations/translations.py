@@ -191,8 +191,7 @@ def _mean_weights(image: Any, axis: int, parts: int) -> Any:
     last = op.Unsqueeze(op.Div(op.Add(ends, integers(parts - 1)), integers(parts)), integers(1))
     indices = op.Unsqueeze(counted(length), integers(0))
     is_inside = op.And(op.GreaterOrEqual(indices, first), op.Less(indices, last))
-    inside, count = (op.Cast(value, to=int(image.dtype)) for value in (is_inside, op.Sub(last, first)))
-    return op.Div(inside, count)
+    return op.Div(*(op.Cast(value, to=int(image.dtype)) for value in (is_inside, op.Sub(last, first))))
 
 
 def _copy(tensor: Any, source: Any, non_blocking: bool = False) -> Any:  # noqa: ARG001
@@ -243,7 +242,6 @@ def _rsub(tensor: Any, other: Any, alpha: float = 1) -> Any:
     is_dynamic = isinstance(other, onnx_ir.Value)  # a size of an input, or a number computed from sizes
     is_float = isinstance(alpha, float) or (other.dtype.is_floating_point() if is_dynamic else isinstance(other, float))
     dtype = DataType.FLOAT if is_float and not tensor.dtype.is_floating_point() else tensor.dtype
-
     minuend = op.Cast(other, to=int(dtype)) if is_dynamic else scalar(other, dtype)
     subtrahend = tensor if dtype == tensor.dtype else op.Cast(tensor, to=int(dtype))
     return op.Sub(minuend, subtrahend if alpha == 1 else op.Mul(subtrahend, scalar(alpha, dtype)))
