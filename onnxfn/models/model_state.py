@@ -10,11 +10,9 @@ from itertools import chain, zip_longest
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+from onnxfn.models.patching import replaced
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.errors import InvalidSpec, first_line, raise_no_memory
-
-NESTED = "use_nested_tensor"
-"""Attribute of torch's TransformerEncoder: whether it drops padding, whose output is then 0, but not in a graph."""
 
 
 @contextmanager
@@ -33,13 +31,13 @@ def unchanged_eval(model: Any, attention: str | None = None) -> Iterator[None]:
     saved += [(each, dict(each)) for each in inside if each]
     for module in modules:
         module.training = False
-        if NESTED in vars(module):
-            vars(module)[NESTED] = False
         _forget_long_texts(module)
     for config in _configs(modules) if attention is not None else ():
         config._attn_implementation_internal = attention
     try:
         with ExitStack() as undo:
+            # It gives zeros at padding, or NaN for a text of padding alone. A graph computes what training computes.
+            undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
             for device in filter(torch.is_autocast_enabled, ("cpu", "cuda", "mps", "xpu")):
                 undo.enter_context(torch.autocast(device, enabled=False))
             yield
@@ -79,11 +77,11 @@ def model_copy(model: Any) -> Any:
     return model
 
 
-def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
+def copied(model: Any, replacement: Callable[[Any], Any]) -> Any:
     """A deep copy of a model, or of its arguments, with each tensor replaced by a function, called once: ties stay."""
     import torch
 
-    result = functools.cache(replaced)  # a tensor is equal to itself alone: its hash is its identity
+    result = functools.cache(replacement)  # a tensor is equal to itself alone: its hash is its identity
     copies = (torch.Tensor.__deepcopy__, torch.Tensor.clone)  # what `copy.deepcopy` copies a tensor with
 
     def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:

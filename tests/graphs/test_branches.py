@@ -27,15 +27,8 @@ def joined(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "n <= 3",
-        "n != m",
-        "n % 3 == 2 or m > 5",
-        "not (n < m and m < 6)",
-        "max(n, m) - 2 * min(n, m) >= 1",
-        "(n - 4) // 3 == -1",
-        "-(-n // 4) > 1",
-        "(n - m) % 4 == 3",
-        "n ** 2 + 1 > 3 * m",
+        *("n <= 3", "n != m", "n % 3 == 2 or m > 5", "not (n < m and m < 6)", "max(n, m) - 2 * min(n, m) >= 1"),
+        *("(n - 4) // 3 == -1", "-(-n // 4) > 1", "(n - m) % 4 == 3", "n ** 2 + 1 > 3 * m"),
     ],
 )
 def test_the_first_graph_runs_where_the_condition_is_true_and_the_other_elsewhere(text):

@@ -29,6 +29,42 @@ def test_attention_takes_tensors_of_any_rank(axes, is_causal, tmp_path):
     assert agrees(tmp_path, lambda x: attention(x + 1, 2 * x, 3 - x, is_causal=is_causal), axes)
 
 
+@pytest.mark.parametrize("opset", [18, 23])
+def test_a_query_that_sees_no_key_gives_zero_where_a_mask_is_minus_infinity(opset):
+    encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+    model = module(lambda self, x, mask: self.encoder(x, src_key_padding_mask=mask == 0), encoder=encoder)
+    mask = torch.tensor([[1.0, 1, 1], [1, 0, 0], [0, 0, 0]])
+    spec = onnxfn.with_opset(onnxfn.derived(model, sample=(torch.randn(3, 3, 8), mask)), opset)
+    result = onnxfn.export(spec, model)
+    assert result.report.passed
+    operators = [node.op_type for node in result.model_proto().graph.node]
+    zeroed = ("Softmax", "ReduceMax", "Attention")  # no node sets to zero what the operator does
+    assert [operators.count(name) for name in zeroed] == ([2, 1, 0] if opset == 18 else [0, 0, 2])
+
+
+def test_quotients_and_angles_are_those_of_torch_for_all_numbers():
+    def function(x, y):
+        whole = (x.nan_to_num().clamp(-9, 9) * 2**24).long() + 1  # it has more digits than float32
+        divided = [torch.div(each, 3, rounding_mode=mode) for each in (x, whole) for mode in ("floor", "trunc")]
+        quotients = (
+            x // y,
+            x // 0.1,
+            x // -0.3,
+            x.nan_to_num() // 0.5,
+            1 // y,
+            torch.div(x, y, rounding_mode="trunc"),
+            whole // -7,
+        )
+        others = (torch.atan2(x, y), torch.complex(x, y).angle(), torch.copysign(x, y), torch.logaddexp(x, y))
+        return (*divided, *quotients, x % y, x % 0.1, x % -0.3, x % 0.5, 1 % y, *others)
+
+    numbers = torch.tensor([0.0, -0.0, 0.1, 0.3, -0.1, 0.9, 1.0, -1.5, 100.0, 3e30, torch.inf, -torch.inf, torch.nan])
+    x, y = torch.cartesian_prod(numbers, numbers).T
+    result = onnxfn.export(onnxfn.derived(function, sample=(x, y)), function, check=False)
+    for ours, theirs in zip(result(x=x, y=y).values(), function(x, y), strict=True):
+        torch.testing.assert_close(torch.as_tensor(ours), theirs, equal_nan=True)
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 @pytest.mark.parametrize("opset", [18, 20])
 def test_a_gelu_is_one_operator_from_opset_20_on_and_in_onnx_runtime(opset, approximate, tmp_path):

@@ -53,16 +53,8 @@ def test_a_table_without_rows_is_its_title():
 def test_the_plan_of_a_decoder_prints_the_cache_of_all_layers_in_two_rows_a_side():
     printed = plan(LLAMA, CONFIG)
     assert first_cells(printed)[1:] == [
-        "inputs",
-        "input_ids",
-        "attention_mask",
-        "past_key_values.{0..29}.key",
-        "past_key_values.{0..29}.value",
-        "position_ids",
-        "outputs",
-        "logits",
-        "present.{0..29}.key",
-        "present.{0..29}.value",
+        *("inputs", "input_ids", "attention_mask", "past_key_values.{0..29}.key", "past_key_values.{0..29}.value"),
+        *("position_ids", "outputs", "logits", "present.{0..29}.key", "present.{0..29}.value"),
     ]
     assert "forward: past_key_values.layers.{0..29}.keys" in str(printed)
 

@@ -48,7 +48,6 @@ EXPORTED: Mapping[str, Operator] = {
     "cdist, p=3": Operator(lambda x: torch.cdist(x, x + 1, p=3), ROWS_OF_MATRICES),
     "cdist, p=inf": Operator(lambda x: torch.cdist(x, x + 1, p=float("inf")), ROWS_OF_MATRICES),
     "cond": Operator(lambda x: torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y.cos(), (x,)), ROWS),
-    "copysign": Operator(lambda x: torch.copysign(x, ties(x) * 0 * -x.sign()), ROWS),
     "cummax": Operator(lambda x: ties(x).cummax(1), ROWS),
     "cummax of the batch": Operator(lambda x: ties(x).cummax(0), ROWS),
     "cummax of integers": Operator(lambda x: ties(x).long().cummax(-1), ROWS),

@@ -9,19 +9,9 @@ from onnxfn.specs.errors import LoadFailed
 from onnxfn.weights.side_files import SIDE_FILES, check_unchanged, copy_side_files, read_checkpoint, side_files
 
 OTHERS = (
-    "notes.txt",
-    "credentials.json",
-    "train.py",
-    "requirements.txt",
-    "optimizer.json",
-    "training_args.json",
-    "trainer_state.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin.index.json",
-    "adapter_config.json",
-    "2_Dense/model.safetensors",
-    "onnx/config.json",
+    *("notes.txt", "credentials.json", "train.py", "requirements.txt", "optimizer.json", "training_args.json"),
+    *("trainer_state.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin.index.json"),
+    *("adapter_config.json", "2_Dense/model.safetensors", "onnx/config.json"),
 )
 OWN = ("config.json", "tokenizer.json", "1_Pooling/config.json", "additional_chat_templates/tool.jinja", "spiece.model")
 

@@ -137,13 +137,13 @@ def _fuse(softmax: Any, product: Any, position: Mapping[Any, int]) -> None:
     if shape_of(scores.key)[1] != shape_of(values)[1] or not fits_kernel(scores.masks):
         return
     zeroed: Any = zeroed_rows(scores.masks, output)
-    boolean, output = zeroed if zeroed is not None and _has_heads(zeroed[1]) else (None, output)
+    visible, output = zeroed if zeroed is not None and _has_heads(zeroed[1]) else (None, output)
     heads, last = shape_of(scores.query)[1], output.producer()
     (key, key_node), (value, value_node) = _ungrouped(scores.key, heads), _ungrouped(values, heads)
     if shape_of(key)[1] != shape_of(value)[1]:  # the operator has one number of heads for both
         key, value, key_node, value_node = scores.key, values, None, None
     cache = _cache(key, value, position, {last, product, scores.transpose, key_node, value_node})
-    mask = attention_mask(last, scores.query, boolean, scores.masks)
+    mask = attention_mask(last, scores.query, visible, scores.masks)
     past_key, new_key, past_value, new_value = cache or (None, key, None, value)
     inputs = [scores.query, new_key, new_value, mask, past_key, past_value]
     while inputs[-1] is None:
@@ -320,28 +320,33 @@ def fits_kernel(masks: tuple[Any, ...]) -> bool:
 
 
 def zeroed_rows(masks: tuple[Any, ...], output: Any) -> tuple[Any, Any] | None:
-    """The boolean mask, and the output after queries that see no key are set to zero; None if they are not."""
-    # The pattern is PyTorch's: the mask that is added is `Where(boolean, 0, lowest)`, and the output of the attention
-    # is multiplied by `ReduceMax(boolean)`.
+    """The mask, and the output after queries that see no key are set to zero; None if they are not."""
+    # As translated: the output is multiplied by `ReduceMax(boolean)`, and `Where(boolean, 0, lowest)` is added to the
+    # scores, or the output by `Where(hidden, 0, 1)`, and `Where(hidden, 0, mask)` is added.
     where = producer(masks[0], "Where") if len(masks) == 1 else None
     product = sole_consumer(output, "Mul")
     if where is None or product is None or scalar(where.inputs[1]) != 0:
         return None
-    any_key = producer(other_operand(product, output), "ReduceMax")
-    cast = producer(first_input(any_key), "Cast")
-    boolean = where.inputs[0]
-    fits = cast is not None and cast.inputs[0] is boolean and len(shape_of(boolean)) in RANKS
-    return (boolean, product.outputs[0]) if fits else None
+    factor = producer(other_operand(product, output), "ReduceMax", "Where")
+    condition, _, mask = where.inputs
+    if factor is not None and factor.op_type == "Where":
+        is_lowest = producer(condition, "Equal") is not None and scalar(condition.producer().inputs[1]) == -np.inf
+        is_largest = first_input(producer(first_input(condition.producer()), "ReduceMax")) is mask
+        fits = is_lowest and is_largest and factor.inputs[0] is condition and scalar(factor.inputs[2]) == 1
+        return (mask, product.outputs[0]) if fits else None
+    cast = producer(first_input(factor), "Cast")
+    fits = cast is not None and cast.inputs[0] is condition and len(shape_of(condition)) in RANKS
+    return (condition, product.outputs[0]) if fits else None
 
 
-def attention_mask(last: Any, query: Any, boolean: Any, added: tuple[Any, ...]) -> Any:
+def attention_mask(last: Any, query: Any, zeroed: Any, added: tuple[Any, ...]) -> Any:
     """The mask of an attention as one tensor, with the lengths of queries and keys; None without a mask."""
-    if boolean is not None:
-        return _per_query(last, boolean, query)
+    if zeroed is not None and not zeroed.dtype.is_floating_point():
+        return _per_query(last, zeroed, query)
     if not added:
         return None
-    total = added[0]
-    for mask in added[1:]:
+    total, *others = added if zeroed is None else [zeroed]
+    for mask in others:
         sizes = [b if a == 1 else a for a, b in zip(shape_of(total), shape_of(mask), strict=True)]
         total = insert_value(last, "Add", [total, mask], total, sizes)
     return _per_query(last, _halved_lowest(last, total), query)

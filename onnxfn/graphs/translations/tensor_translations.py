@@ -1,10 +1,12 @@
 """Translations of operators on elements, order, distances and complex numbers, which torch's own table lacks."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import onnx_ir
 import torch
 from onnx_ir import DataType
@@ -52,20 +54,25 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
     return {
         aten._cdist_forward.default: _cdist,
         aten._pdist_forward.default: _pdist,
+        aten.atan2.default: _atan2,
         aten.bucketize.Tensor: lambda values, boundaries, **named: _searchsorted(boundaries, values, **named),
         aten.copysign.Tensor: _copysign,
         aten.cummax.default: partial(_running_extreme, "GreaterOrEqual"),
         aten.cummin.default: partial(_running_extreme, "LessOrEqual"),
         aten.cumprod.default: _cumprod,
+        **dict.fromkeys((aten.div.Tensor_mode, aten.div.Scalar_mode), _rounded_quotient),
+        aten.floor_divide.default: partial(_rounded_quotient, rounding_mode="floor"),
         aten.hypot.default: _hypot,
         aten.kthvalue.default: _kthvalue,
-        aten.logcumsumexp.default: _logcumsumexp,
+        aten.logaddexp.default: _logaddexp,
+        aten.logcumsumexp.default: partial(_folded, _logaddexp, float("-inf"), "logsum"),  # torch's loses small ones
         aten.masked_select.default: _masked_select,
         aten.median.default: lambda tensor: _median(_flat(tensor), 0)[0],
         aten.median.dim: _median,
         aten.nanmedian.default: lambda tensor: _median(_flat(tensor), 0, without_nan=True)[0],
         aten.nanmedian.dim: partial(_median, without_nan=True),
         aten.put.default: _put,
+        **dict.fromkeys((aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor), _remainder),
         aten.scatter_reduce.two: _scatter_reduce,
         aten.searchsorted.Tensor: _searchsorted,
     }
@@ -74,19 +81,72 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
 def _hypot(left: Any, right: Any) -> Any:
     """The length of a vector of two coordinates; the smaller one is divided by the larger, so no square is infinite."""
     sizes = op.Abs(left), op.Abs(right)
-    larger, smaller = op.Max(*sizes), op.Min(*sizes)
-    unit = op.CastLike(op.Constant(value_float=1.0), larger)
-    ratio = op.Div(smaller, op.Where(op.Equal(larger, op.Sub(unit, unit)), unit, larger))
+    larger, unit = op.Max(*sizes), op.CastLike(op.Constant(value_float=1.0), left)
+    ratio = op.Where(op.Equal(*sizes), unit, op.Div(op.Min(*sizes), larger))  # both may be zero, or infinite
     return op.Mul(larger, op.Sqrt(op.Add(unit, op.Mul(ratio, ratio))))
 
 
 def _copysign(tensor: Any, other: Any) -> Any:
-    """The numbers of a tensor with the signs of another; -0.0 is negative."""
-    size = op.Abs(tensor)
-    zero, unit = (op.CastLike(op.Constant(value_float=number), other) for number in (0.0, 1.0))
-    # 1 over -0.0 is minus infinity
-    is_negative = op.Less(op.Where(op.Equal(other, zero), op.Div(unit, other), other), zero)
-    return op.Where(is_negative, op.Neg(size), size)
+    """The numbers of a tensor with the signs of another."""
+    signs = (op.CastLike(op.Constant(value_float=sign), tensor) for sign in (-1.0, 1.0))
+    return op.Mul(op.Abs(tensor), op.Where(_is_negative(other), *signs))  # a Where of ONNX Runtime makes 0.0 of -0.0
+
+
+def _is_negative(numbers: Any) -> Any:
+    """Whether each number is negative; -0.0 is, and 1 over it is minus infinity."""
+    return op.Less(op.Min(numbers, op.Reciprocal(numbers)), op.CastLike(op.Constant(value_float=0.0), numbers))
+
+
+def _atan2(y: Any, x: Any) -> Any:
+    """The angle of a point; torch's table loses the signs of zeros, and takes the quotient of two infinities for 0."""
+    sizes = height, width = op.Abs(y), op.Abs(x)
+    steep = op.Atan(op.Where(op.Equal(*sizes), op.Sign(height), op.Div(height, width)))
+    turned = op.Sub(op.CastLike(op.Constant(value=onnx_ir.tensor(math.pi, dtype=DataType.DOUBLE)), steep), steep)
+    return _copysign(op.Where(_is_negative(x), turned, steep), y)
+
+
+def _rounded_quotient(dividend: Any, divisor: Any, rounding_mode: str | None = None) -> Any:
+    """A quotient, rounded down as in Python, or towards zero; torch's table divides whole numbers in float32."""
+    dividend, divisor, dtype = _operands(dividend, divisor)
+    if rounding_mode is not None and dtype in (DataType.INT32, DataType.INT64):
+        whole = op.Sub(dividend, op.Mod(dividend, divisor)) if rounding_mode == "floor" else dividend
+        return op.Div(whole, divisor)
+    mantissas = _mantissas(divisor)
+    if rounding_mode != "floor" or not dtype.is_floating_point() or (mantissas == 1 / 2).all():
+        return core.aten_div_mode(dividend, divisor, rounding_mode)
+    # 1 / 0.1 is 10 in float32, but its 0.1 fits only 9 times into 1
+    rest, has_other_sign = _rest(dividend, divisor, dtype)
+    whole = op.Sub(op.Round(op.Div(op.Sub(dividend, rest), divisor)), op.Cast(has_other_sign, to=int(dtype)))
+    if mantissas.all():
+        return whole
+    return op.Where(op.Equal(divisor, scalar(0.0, dtype)), op.Div(dividend, divisor), whole)
+
+
+def _remainder(dividend: Any, divisor: Any) -> Any:
+    """What a division that is rounded down leaves; torch's table multiplies a rounded quotient."""
+    dividend, divisor, dtype = _operands(dividend, divisor)
+    if not dtype.is_floating_point() or (_mantissas(divisor) == 1 / 2).all():
+        return core.aten_remainder(dividend, divisor)
+    rest, has_other_sign = _rest(dividend, divisor, dtype)
+    return op.Where(has_other_sign, op.Add(rest, divisor), rest)
+
+
+def _operands(left: Any, right: Any) -> tuple[Any, Any, Any]:
+    """Two operands, of which one may be a Python number, as tensors, and their dtype."""
+    dtype = next(each.dtype for each in (left, right) if hasattr(each, "dtype"))
+    return *(each if hasattr(each, "dtype") else typed(scalar(each, dtype), dtype) for each in (left, right)), dtype
+
+
+def _rest(dividend: Any, divisor: Any, dtype: Any) -> tuple[Any, Any]:
+    """What a division that is rounded towards zero leaves, and whether it is not 0 and has not the divisor's sign."""
+    rest = op.Mod(dividend, divisor, fmod=1)
+    return rest, op.Less(op.Mul(op.Sign(rest), op.Sign(divisor)), scalar(0.0, dtype))
+
+
+def _mantissas(divisor: Any) -> Any:
+    """Those of a constant, 1/2 for a power of two, by which a division is exact; a zero for what is no constant."""
+    tensor = onnx_ir.convenience.get_const_tensor(divisor)
+    return np.zeros(1) if tensor is None else np.frexp(abs(tensor.numpy()))[0]
 
 
 def _masked_select(tensor: Any, mask: Any) -> Any:
@@ -96,8 +156,7 @@ def _masked_select(tensor: Any, mask: Any) -> Any:
 
 def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """A tensor with other elements at indices into all its elements; torch's table lacks it."""
-    last = integers(-1)
-    flat, places, values = (op.Reshape(each, last) for each in (tensor, index, source))
+    flat, places, values = (op.Reshape(each, integers(-1)) for each in (tensor, index, source))
     positive = op.Where(op.Less(places, op.Constant(value_int=0)), op.Add(places, op.Size(tensor)), places)
     changed = op.ScatterElements(flat, positive, values, axis=0, reduction="add" if accumulate else "none")
     return op.Reshape(changed, op.Shape(tensor))
@@ -169,6 +228,7 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
         aten._fft_c2r.default: _real_signal,
         torch.ops.prims.convert_element_type.default: _converted,
         aten._to_copy.default: lambda tensor, dtype=None, **_: _converted(tensor, dtype),
+        aten.angle.default: lambda tensor: _atan2(*(op.Gather(tensor, scalar(part), axis=-1) for part in (1, 0))),
         aten.mul.Tensor: _product,
         aten.index.Tensor: core.aten_index,
         aten.gather.default: _gather,
@@ -220,10 +280,9 @@ def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim
     """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks."""
     axis = dim[-1]
     conjugate = op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
-    if isinstance(last_dim_size, int):
-        last = integers((last_dim_size - 1) // 2)
-    else:
-        last = op.Div(op.Sub(op.Reshape(last_dim_size, integers(-1)), integers(1)), integers(2))
+    is_known = isinstance(last_dim_size, int)
+    length = integers(last_dim_size) if is_known else op.Reshape(last_dim_size, integers(-1))
+    last = op.Div(op.Sub(length, integers(1)), integers(2))
     # The other half is the mirrored conjugate of the first.
     mirrored = op.Slice(conjugate, last, integers(0), integers(axis), integers(-1))
     spectrum = op.Concat(spectrum, mirrored, axis=axis)
@@ -301,7 +360,7 @@ def _searchsorted(
     values: Any,
     out_int32: bool = False,
     right: bool = False,
-    side: str | None = None,
+    side: Any = None,
     sorter: Any = None,
 ) -> Any:
     """The number of elements of each sorted row that are less than each value, or not greater for the right side."""
@@ -338,28 +397,25 @@ def _cumprod(tensor: Any, dim: int, dtype: int = -1) -> Any:
     """The product of the elements up to each along an axis; torch decomposes it."""
     default = tensor.dtype if tensor.dtype.is_floating_point() else DataType.INT64
     factors = cast(tensor, default if dtype == -1 else DataType(dtype))
-    return _folded(op.Mul, 1, factors, dim, f"{tensor.name}_product")
+    return _folded(op.Mul, 1, "product", factors, dim)
 
 
-def _logcumsumexp(tensor: Any, dim: int) -> Any:
-    """The logarithm of the sum of the exponentials of the elements up to each; torch's table loses the small ones."""
-
-    def step(state: Any, element: Any) -> Any:
-        larger, smaller = op.Max(state, element), op.Min(state, element)
-        zero = scalar(0.0, tensor.dtype)
-        distance = op.Where(op.Equal(larger, smaller), zero, op.Sub(smaller, larger))  # both may be infinite
-        return op.Add(larger, op.Softplus(distance))
-
-    return _folded(step, float("-inf"), tensor, dim, f"{tensor.name}_logsum")
+def _logaddexp(left: Any, right: Any) -> Any:
+    """The logarithm of the sum of two exponentials, none of which is computed: they may be infinite."""
+    larger, zero = op.Max(left, right), op.CastLike(op.Constant(value_float=0.0), left)
+    distance = op.Where(op.Equal(left, right), zero, op.Sub(op.Min(left, right), larger))  # both may be infinite
+    return op.Add(larger, op.Softplus(distance))
 
 
-def _folded(step: Callable[[Any, Any], Any], start: float, tensor: Any, dim: int, prefix: str) -> Any:
+def _folded(step: Callable[[Any, Any], Any], start: float, name: str, tensor: Any, dim: int) -> Any:
     """The states after each element along an axis; `step` computes the next from a state and an element."""
     if not len(tensor.shape):
         return op.Identity(tensor)
     axis = dim % len(tensor.shape)
     first = typed(op.Expand(scalar(start, tensor.dtype), op.Shape(*_first(axis, tensor))), tensor.dtype)
-    return running(lambda states, elements: [step(*states, *elements)], [first], [tensor], axis, prefix)[0]
+    return running(
+        lambda states, elements: [step(*states, *elements)], [first], [tensor], axis, f"{tensor.name}_{name}"
+    )[0]
 
 
 def _first(axis: int, *tensors: Any) -> list[Any]:

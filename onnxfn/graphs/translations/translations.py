@@ -29,6 +29,11 @@ from onnxfn.graphs.translations.tensor_translations import (
 )
 
 FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # of real numbers, without attributes
+# Operators whose result may have the minus infinity of an input. A triangle of it, Trilu, leaves each query a key.
+MASKING = (
+    "Add Cast CastLike Concat Expand Gather Identity Min Reshape ScatterND Slice Squeeze Transpose Unsqueeze Where"
+)
+WEIGHTS = ("p_", "b_")  # names of parameters and buffers in a trace, whose inputs are `tensors_1`, ...
 
 
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
@@ -106,10 +111,7 @@ def _addmm(tensor: Any, left: Any, right: Any, beta: Any = 1, alpha: Any = 1) ->
 
 def _gelu(tensor: Any, approximate: str = "none") -> Any:
     """`tensor * 0.5 * (1 + erf(...))`, or with tanh: ONNX Runtime finds a Gelu in this order, not in torch's table."""
-
-    def number(value: float) -> Any:
-        return scalar(value, tensor.dtype)
-
+    number = partial(scalar, dtype=tensor.dtype)
     if approximate == "tanh":
         cubic = op.Add(tensor, op.Mul(op.Pow(tensor, number(3.0)), number(0.044715)))
         curve = op.Tanh(op.Mul(cubic, number(math.sqrt(2 / math.pi))))
@@ -189,8 +191,7 @@ def _mean_weights(image: Any, axis: int, parts: int) -> Any:
     last = op.Unsqueeze(op.Div(op.Add(ends, integers(parts - 1)), integers(parts)), integers(1))
     indices = op.Unsqueeze(counted(length), integers(0))
     is_inside = op.And(op.GreaterOrEqual(indices, first), op.Less(indices, last))
-    inside, count = (op.Cast(value, to=int(image.dtype)) for value in (is_inside, op.Sub(last, first)))
-    return op.Div(inside, count)
+    return op.Div(*(op.Cast(value, to=int(image.dtype)) for value in (is_inside, op.Sub(last, first))))
 
 
 def _copy(tensor: Any, source: Any, non_blocking: bool = False) -> Any:  # noqa: ARG001
@@ -216,18 +217,14 @@ def _where(condition: Any) -> list[Any]:
 
 def _where_of_numbers(condition: Any, number: Any, other: Any) -> Any:
     """One of two numbers where a condition holds, else the other; torch's table gives them dtypes of their own."""
-    is_real = any(isinstance(each, float) for each in (number, other))
-    dtype = DataType.FLOAT if is_real else DataType.INT64
+    dtype = DataType.FLOAT if any(isinstance(each, float) for each in (number, other)) else DataType.INT64
     return op.Where(condition, scalar(number, dtype), scalar(other, dtype))
 
 
 def _repeat_interleave(tensor: Any, repeats: Any, dim: int | None = None, output_size: Any = None) -> Any:  # noqa: ARG001
     """Each slice of a tensor along an axis, or each element where there is no axis, repeated."""
-    if dim is None:
-        tensor, rank, axis = op.Reshape(tensor, integers(-1)), 1, 0
-    else:
-        rank = len(tensor.shape)
-        axis = dim % rank
+    rank, axis = (1, 0) if dim is None else (len(tensor.shape), dim % len(tensor.shape))
+    tensor = op.Reshape(tensor, integers(-1)) if dim is None else tensor
     is_dynamic = isinstance(repeats, onnx_ir.Value)
     times = op.Reshape(repeats, integers(1)) if is_dynamic else integers(repeats)
     unsqueezed = op.Unsqueeze(tensor, integers(axis + 1))
@@ -243,11 +240,8 @@ def _rsub(tensor: Any, other: Any, alpha: float = 1) -> Any:
     # torch decomposes it into a subtraction from a Python number. Its type promotion then fails when the tensor has
     # integers and the number is a float (xlnet).
     is_dynamic = isinstance(other, onnx_ir.Value)  # a size of an input, or a number computed from sizes
-    is_float = any(isinstance(number, float) for number in (other, alpha)) or (
-        is_dynamic and other.dtype.is_floating_point()
-    )
+    is_float = isinstance(alpha, float) or (other.dtype.is_floating_point() if is_dynamic else isinstance(other, float))
     dtype = DataType.FLOAT if is_float and not tensor.dtype.is_floating_point() else tensor.dtype
-
     minuend = op.Cast(other, to=int(dtype)) if is_dynamic else scalar(other, dtype)
     subtrahend = tensor if dtype == tensor.dtype else op.Cast(tensor, to=int(dtype))
     return op.Sub(minuend, subtrahend if alpha == 1 else op.Mul(subtrahend, scalar(alpha, dtype)))
@@ -274,23 +268,34 @@ def _attention(
         attn_mask = typed(is_earlier, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
     if enable_gqa:
         key, value = (_repeat_groups(tensor, query.shape[1]) for tensor in (key, value))
-    # The last two axes are the length and the head size; any number of axes may come before them. torch's kernels
-    # compute zero there. torch's ONNX table computes the mean of all values, since it writes `-inf` as the lowest
-    # float. This shows in every left-padded batch of a model with a sliding window (modernbert). torch's table
-    # translates attention with a dynamic head size.
+    # The last two axes are the length and the head size; any number of axes may come before them. torch's ONNX table,
+    # which translates attention with a dynamic head size, computes the mean of all values for a query without keys.
+    # This shows in every left-padded batch of a model with a sliding window (modernbert).
     dtype = query.dtype
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scaled = op.Mul(query, scalar(factor, dtype))
     *leading, last_but_one, last = range(len(query.shape))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[*leading, last, last_but_one]))
-    if attn_mask is None or attn_mask.dtype != DataType.BOOL:
-        masked = scores if attn_mask is None else op.Add(scores, attn_mask)
-        return op.MatMul(op.Softmax(masked, axis=-1), value)
-    added = op.Where(attn_mask, scalar(0.0, dtype), scalar(dtype.min, dtype))
-    weights = op.Softmax(op.Add(scores, added), axis=-1)
-    # The same in every layer that shares the mask, so one copy is left once common subexpressions are removed.
-    has_keys = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), integers(-1), keepdims=1)
-    return op.Mul(op.MatMul(weights, value), has_keys)
+    added, has_keys = attn_mask, None
+    if attn_mask is not None and attn_mask.dtype == DataType.BOOL:
+        added = op.Where(attn_mask, scalar(0.0, dtype), scalar(dtype.min, dtype))
+        # The same in every layer that shares the mask, so one copy is left once common subexpressions are removed.
+        has_keys = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), integers(-1), keepdims=1)
+    elif attn_mask is not None and _may_hide_all(attn_mask):
+        is_hidden = op.Equal(op.ReduceMax(attn_mask, integers(-1), keepdims=1), scalar(float("-inf"), dtype))
+        added = op.Where(is_hidden, scalar(0.0, dtype), attn_mask)
+        has_keys = op.Where(is_hidden, scalar(0.0, dtype), scalar(1.0, dtype))
+    product = op.MatMul(op.Softmax(scores if added is None else op.Add(scores, added), axis=-1), value)
+    return product if has_keys is None else op.Mul(product, has_keys)
+
+
+def _may_hide_all(mask: Any) -> bool:
+    """Whether a mask that is added to scores may be minus infinity at all keys: an input, or a part of it, is."""
+    node, tensor = mask.producer(), onnx_ir.convenience.get_const_tensor(mask)
+    if node is None:
+        return bool(mask.dtype.is_floating_point() and not mask.name.startswith(WEIGHTS))
+    is_infinite = node.op_type == "Log" or (tensor is not None and (tensor.numpy() == -np.inf).any())
+    return is_infinite or (node.op_type in MASKING.split() and any(map(_may_hide_all, filter(None, node.inputs))))
 
 
 def _repeat_groups(states: Any, heads: int) -> Any:
