@@ -266,7 +266,7 @@ def with_changed_input(spec: ExportSpec, name: str, change: Callable[[InputSpec]
 
 
 def tensor_names(spec: ExportSpec) -> tuple[str, ...]:
-    """The names of all inputs, then of all outputs, of a spec and the specs inside it; not of tasks that it is not for."""
+    """The names of all inputs, then of all outputs, of a spec and the specs inside it, but those of other tasks."""
     specs = list(inner_specs(spec if spec.task is None else evolve(spec, tasks=())))
     inputs = (tensor.name for inner in specs for tensor in inner.inputs)
     outputs = (tensor.name for inner in specs for tensor in inner.outputs)
