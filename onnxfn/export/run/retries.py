@@ -18,7 +18,6 @@ from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.trace_conditions import check_ranges, fake_outputs
 from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text, unmeasured_nodes
-from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Case, Part, Plan
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges
@@ -122,7 +121,7 @@ def with_other_sides(
     limits = [part.spec.limits for part in requested.plan.parts]
     pairs = zip(job.plan.parts, limits, strict=True)
     parts = [evolve(part, spec=evolve(part.spec, limits=of_part)) for part, of_part in pairs]
-    tried = (_other_side(job, part, graph) for part, graph in zip(parts, graphs, strict=True))
+    tried = (_other_side(job.model, part, graph) for part, graph in zip(parts, graphs, strict=True))
     sides = tuple(side for side in tried if side is not None)
     if not sides or job.check != "whole":
         return None
@@ -131,7 +130,7 @@ def with_other_sides(
     return evolve(job, plan=evolve(job.plan, parts=parts)), traced
 
 
-def _other_side(job: Job, part: Part, graph: BuiltGraph) -> tuple[Condition, Part] | None:
+def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, Part] | None:
     """The only condition that limits the graph of a part, and the part at the largest sizes of its other side."""
     ends = [end for name, each in ranges(part.spec).items() for end in range_conditions(name, *each)]
     stated, base = {each.text for each in (*part.spec.limits, *ends)}, known_sizes(part.spec, {})
@@ -142,11 +141,10 @@ def _other_side(job: Job, part: Part, graph: BuiltGraph) -> tuple[Condition, Par
     names = symbols_of(limits[0].text)
     sizes = [size for size in DENSE_AND_FAR if len(names) == 1 and not is_true(limits[0].text, {names[0]: size})]
     part = with_fixed(part, {names[0]: sizes[0]} if len(sizes) == 1 else {})  # a number in its graph
-    with job.timed("both sides", part.name) as tick, ticking_operators(tick):
-        for case in sorted(cases, key=lambda case: -prod(case.sizes.values())):
-            other = evolve(part, spec=resized(part.spec, case.sizes))
-            if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(job.model, other, {}):
-                return limits[0], other
+    for case in sorted(cases, key=lambda case: -prod(case.sizes.values())):
+        other = evolve(part, spec=resized(part.spec, case.sizes))
+        if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(model, other, {}):
+            return limits[0], other
     return None
 
 
