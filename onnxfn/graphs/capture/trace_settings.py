@@ -48,9 +48,13 @@ def fast_export(tick: Tick) -> Iterator[None]:
         tick()
         return metadata(tensor, include_contiguity=False)
 
+    def ticking_recompile(module: Any) -> Any:
+        tick()
+        return recompile(module)
+
     without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
     ticking = replaced(torch_name("proxy_tensor"), "_extract_tensor_metadata", ticking_metadata)
-    between = replaced(torch.fx.GraphModule, "recompile", lambda graph: (tick(), recompile(graph))[1])
+    between = replaced(torch.fx.GraphModule, "recompile", ticking_recompile)
     try:
         with without_cache, ticking, between, fast_fake_outputs(), fast_sizes():
             yield
