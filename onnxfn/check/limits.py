@@ -16,7 +16,7 @@ from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.conditions import Condition, as_ranges
 from onnxfn.specs.plan.size_cases import Sizes, harmful, simplest
-from onnxfn.specs.stored.reports import CheckFailed, no_tick
+from onnxfn.specs.stored.reports import CheckFailed, Tick
 
 
 @frozen
@@ -33,11 +33,12 @@ def found_limits(
     file: Path,
     session_for: SessionOpener,
     exact: ExactOutputs,
-    guards: Callable[[], Sequence[Condition]] = tuple,
+    guards: Callable[[], Sequence[Condition]],
+    tick: Tick,
 ) -> FoundLimits:
     """The limits of a file from its check: those that explain failures, tried at other sizes until none is wrong."""
-    checked = compared_file(model, part, file, exact)
-    session, compared = checked_session(checked, session_for, no_tick), list[Comparison]()
+    checked = compared_file(model, part, file, exact, tick)
+    session, compared = checked_session(checked, session_for, tick), list[Comparison]()
     right, wrong, limits = list[Sizes](), list[Sizes](), tuple[Condition, ...]()
     for _ in range(4):
         stated, before = (*references.stated_limits(file), *limits), len(wrong)

@@ -92,7 +92,7 @@ def test_what_the_listener_raises_comes_out_unchanged(error, stage, tmp_path):
         onnxfn.export(BERT, tiny.model("bert", "AutoModelForMaskedLM"), tmp_path / "out", on_event=listen)
     assert caught.value is error
     assert error.args == type(error)(*error.args).args
-    assert events[-1].stage == stage
+    assert (events[-1].stage, events[-1].status) == (stage, "failure")
     assert [*tmp_path.iterdir()] == []
 
 
@@ -136,7 +136,8 @@ def test_the_timeout_of_a_pipeline_is_for_all_its_parts(tmp_path, monkeypatch):
 
     message = refusal(onnxfn.TimedOut, onnxfn.export_pipeline, pipeline, tmp_path / "out", on_event=listen, timeout=60)
     assert message == "the export was stopped after 60 s, at plan text_encoder_2; pass a longer timeout"
-    assert set(parts) == {"text_encoder", "text_encoder/model"}
+    assert set(parts) == {"text_encoder", "text_encoder/model", "text_encoder_2"}
+    assert stages[-2:] == [("plan", "start"), ("plan", "failure")]
     assert stages.count(("capture", "start")) == 1
     assert [*tmp_path.iterdir()] == []
     assert onnxfn.export_pipeline(pipeline, tmp_path / "out", on_event=listen, timeout=1000).keys() == encoders.keys()

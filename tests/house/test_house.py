@@ -29,14 +29,14 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_842,
+    "specs": 9_836,
     "architectures": 8_055,
     "weights": 2_930,
     "models": 1_818,
     "graphs": 8_513,
     "run": 1_332,
-    "check": 6_149,
-    "export": 12_130,
+    "check": 6_146,
+    "export": 12_129,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

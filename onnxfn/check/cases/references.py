@@ -201,10 +201,6 @@ def unreached_sides(part: Part, conditions: Sequence[Condition], limits: Sequenc
     return [end for each in unreached(moves.base, never_turned, moves.allowed) for end in as_ranges(each)]
 
 
-LOOKUP = (f" != {COUNT}", ", as a key or a text")
-"""The end of a condition that stands for a lookup of a size, and what is printed for it."""
-
-
 def untried(part: Part, file: Path) -> list[str]:
     """The branches whose other side no case tries: no sizes of inputs decide them, or only sizes too large do."""
     conditions, known = trace_conditions(file), known_sizes(part.spec, {}).keys()
@@ -212,7 +208,7 @@ def untried(part: Part, file: Path) -> list[str]:
     unknown = (*of_values, *(unreached_sides(part, conditions, stated_limits(file)) if conditions else ()))
     ends = [end for end in range_ends(part.spec, cases(part.spec)) if not is_affordable(part.spec, end)]
     far = (f"{end.name} ({', '.join(f'{name}={size}' for name, size in traced_sizes(end).items())})" for end in ends)
-    sides = (f"other side of {side}".replace(*LOOKUP) for side in unknown)
+    sides = (f"other side of {side}".replace(f" != {COUNT}", ", as a key or a text") for side in unknown)  # a lookup
     return [f"{file.name}: {each}" for each in (*sides, *far)]
 
 

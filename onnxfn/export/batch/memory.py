@@ -18,9 +18,6 @@ from onnxfn.weights.checkpoint_links import file_entries
 STREAM_BYTES, STREAM_BYTES_OF_LARGEST = 300_000_000, 2
 """Anonymous memory of writing weights in chunks, and how many bytes more for each element of the largest weight."""
 
-CHECK_BYTES = 1_600_000_000
-"""Anonymous memory of a check, above that of writing: at most 1.6 GB was measured, for whisper-tiny."""
-
 UNKNOWN_BYTES = sys.maxsize
 """The need of a job whose weights are not known: larger than any memory, so the job runs alone."""
 
@@ -61,7 +58,8 @@ def memory_need(stored: StoredWeights | None, check: str) -> int:
     if stored is None:
         return UNKNOWN_BYTES
     converted = {"whole": stored.elements, "sections": stored.largest}
-    checked = CHECK_BYTES + FLOAT32_BYTES * converted[check] if check in converted else 0
+    most = 1_600_000_000  # anonymous memory of a check, above that of writing: measured for whisper-tiny
+    checked = most + FLOAT32_BYTES * converted[check] if check in converted else 0
     imports = 400_000_000  # anonymous memory: 0.36 GB in benchmarks/results/large.json
     return imports + STREAM_BYTES + STREAM_BYTES_OF_LARGEST * stored.largest + stored.bytes + checked
 

@@ -1,7 +1,7 @@
 """Events: the progress of an export, reported to a function of the caller, which may stop it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import Any
 
@@ -9,7 +9,7 @@ from onnxfn.specs.errors import InvalidSpec, TimedOut
 from onnxfn.specs.stored.reports import Event, EventStatus, StageTimer, Tick, no_tick
 
 OnEvent = Callable[[Event], None]
-"""Is called when a stage starts, often while it runs, and when it ends. What it raises stops the export."""
+"""Is called when a stage starts, often while it runs, and when it ends or fails. What it raises stops the export."""
 
 PERIOD = 0.25
 """Seconds between two events of a stage that runs."""
@@ -41,9 +41,11 @@ def limited(on_event: OnEvent, timeout: float | None, what: str = "the export") 
     start = perf_counter()
 
     def listen(event: Event) -> None:
-        if perf_counter() - start > timeout and event.status != "failure":
+        is_late = perf_counter() - start > timeout and event.status != "failure"
+        if not is_late or event.status == "start":  # a stage that fails has started
+            on_event(event)
+        if is_late:
             raise TimedOut(f"{what} was stopped after {timeout:g} s, at {title(event)}; pass a longer timeout")
-        on_event(event)
 
     return listen
 
@@ -99,13 +101,15 @@ def _reported(report: OnEvent, stage: str, part: str) -> Iterator[Tick]:
             last = perf_counter()
             report(event("progress"))
 
-    report(Event(stage, part))
     try:
+        report(Event(stage, part))
         yield tick
+        amounts = (amounts[1],) * 3  # a stage that ends has completed all of it
+        report(event("end"))
     except Stopped:
+        with suppress(Stopped):  # the export ends with the first exception of the caller's function
+            report(event("failure"))
         raise
     except BaseException:
         report(event("failure"))
         raise
-    amounts = (amounts[1],) * 3  # a stage that ends has completed all of it
-    report(event("end"))

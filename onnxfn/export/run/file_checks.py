@@ -106,10 +106,13 @@ def faults_of(job: Job, graphs: Sequence[BuiltGraph]) -> tuple[FoundLimits, ...]
     dtype = job.plan.parts[0].spec.target.float_dtype
     model = in_dtype_if_small(job.model, dtype)
     session_for, exact = partial(kept_session, {}, no_tick), exact_outputs(model, dtype)
+
+    def found_in(part: Part, graph: BuiltGraph) -> FoundLimits:
+        with job.timed("check", part.name) as tick, ticking_operators(tick):
+            file = job.folder / f"{part.name}.onnx"
+            return found_limits(model, part, file, session_for, exact, graph.guards, tick)
+
     try:
-        return tuple(
-            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact, graph.guards)
-            for part, graph in zip(job.plan.parts, graphs, strict=True)
-        )
+        return tuple(map(found_in, job.plan.parts, graphs))
     except OnnxfnError:  # a file cannot be loaded at all
         return ()

@@ -22,12 +22,6 @@ from onnxfn.weights.layouts import dtype_of_stem
 LEAST_ERROR = 1e-6
 """The least error that a part is taken to have, relative to the largest number of an output: rounding in float32."""
 
-LEAST_STEPS = 0.003
-"""The same for whole numbers, such as pictures: the root of the mean square of differences by rounding."""
-
-LARGE_SHARE = 0.1
-"""What errors of the parts may make of a result, relative to its largest number, for a comparison to say something."""
-
 RESULT = "the result of the program"
 
 CALLS = 4
@@ -54,7 +48,7 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
     has_floors = any(dtype_of_stem(file.stem) != "float32" for file in files if file is not None)
     for name, array in expected.items():
         size, difference = float(np.nanmax(np.abs(array), initial=0)), _distance(array, on_files.get(name))
-        rounding = LEAST_ERROR * size if array.dtype.kind in "fc" else LEAST_STEPS
+        rounding = LEAST_ERROR * size if array.dtype.kind in "fc" else 0.003  # of whole numbers, such as pictures
         # The errors of the parts are of one draw: many times the difference that they make in PyTorch is allowed.
         allowed = 30 * (_distance(array, disturbed.get(name)) + rounding)
         if has_floors and name in results:
@@ -64,7 +58,7 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
                 f"each part agrees alone, but {name} differs by {difference:.1e} on the files, and {allowed:.1e} is "
                 "allowed; run it within assembled(program, folder) to find where, after an export with check='sections'"
             )
-        elif name in results and not allowed < LARGE_SHARE * size:  # also where PyTorch has no number
+        elif name in results and not allowed < 0.1 * size:  # also where PyTorch has no number
             changed = f"may change it by {allowed:.1e} of {size:.1e}"
             remark = f"{name} on its files proves little: in PyTorch, errors like those of the parts {changed}"
     return remark

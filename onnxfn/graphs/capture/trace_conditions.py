@@ -108,10 +108,6 @@ def conditions(evaluated: Iterable[Evaluated], axes: Sequence[tuple[str, Any]]) 
     return tuple(by_text.values())
 
 
-MOST_TRACES = 3
-"""The traces at most that look behind equalities."""
-
-
 def nested(
     branches: Sequence[Condition], part: Part, conditions_at: Callable[[Part], Sequence[Condition]]
 ) -> list[Condition]:
@@ -130,7 +126,7 @@ def nested(
 
     texts, inner = {each.text for each in branches}, list[Condition]()
     outer = [each for each in branches if is_outer(each.text)]
-    for each in islice(outer, MOST_TRACES):  # it grows
+    for each in islice(outer, 3):  # it grows; each is one more trace
         for case in other_sides(base, [each], allowed)[:1]:
             behind = conditions_at(evolve(part, spec=resized(part.spec, case.sizes)))
             new = [own for own in behind if own.text not in texts and {*symbols_of(own.text)} <= known.keys()]

@@ -36,21 +36,27 @@ def fast_export(tick: Tick) -> Iterator[None]:
 
     The cache computes each result a second time to see whether it can be stored, and again at every hit. A stack trace
     tells where a node comes from, which its module path tells too. Nothing reads the memory format of tensors. torch
-    asks for it for each operator that it traces, so `tick` is called there.
+    asks for it for each operator that it traces, so `tick` is called there, and where torch has changed a graph.
     """
     import torch.fx.config
 
     metadata, setting = torch_name("tensor_metadata"), torch.fx.config.do_not_emit_stack_traces
+    recompile = torch.fx.GraphModule.recompile
     torch.fx.config.do_not_emit_stack_traces = True
 
     def ticking_metadata(tensor: Any) -> Any:
         tick()
         return metadata(tensor, include_contiguity=False)
 
+    def ticking_recompile(module: Any) -> Any:
+        tick()
+        return recompile(module)
+
     without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
     ticking = replaced(torch_name("proxy_tensor"), "_extract_tensor_metadata", ticking_metadata)
+    between = replaced(torch.fx.GraphModule, "recompile", ticking_recompile)
     try:
-        with without_cache, ticking, fast_fake_outputs(), fast_sizes():
+        with without_cache, ticking, between, fast_fake_outputs(), fast_sizes():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting

@@ -30,11 +30,6 @@ MAX_CACHE_BYTES = 512 * 2**20
 DIGEST_LENGTH = len(f"{hashlib.sha256().hexdigest()}\n")
 """Bytes at the start of a file that hold its digest."""
 
-# A cache may share its folder with files of the user: only names that onnxfn gives are counted and deleted.
-_ENTRY = re.compile(r"[0-9a-f]{64}\.template(\.\w+\.partial)?")
-
-_OPEN_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-
 
 @frozen
 class CacheEntry:
@@ -105,7 +100,8 @@ def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> 
 
 def _own_bytes(file: Path) -> bytes:
     """The bytes of a regular file that only this user may write; OSError for any other file, and for a missing one."""
-    descriptor = os.open(file, os.O_RDONLY | _OPEN_FLAGS)
+    flags = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+    descriptor = os.open(file, os.O_RDONLY | flags)
     with os.fdopen(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
         has_owner = hasattr(os, "geteuid")  # else files have no POSIX owner
@@ -138,7 +134,9 @@ def _entry(path: Path) -> CacheEntry | None:
         status = path.stat()
     except OSError:
         return None
-    return CacheEntry(path, status.st_size, status.st_mtime) if _ENTRY.fullmatch(path.name) else None
+    # A cache may share its folder with files of the user: only names that onnxfn gives are counted and deleted.
+    is_entry = re.fullmatch(r"[0-9a-f]{64}\.template(\.\w+\.partial)?", path.name)
+    return CacheEntry(path, status.st_size, status.st_mtime) if is_entry else None
 
 
 NOTE = "onnxfn.template"

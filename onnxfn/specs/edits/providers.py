@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import cast
 
 from attrs import frozen
 
@@ -41,12 +41,10 @@ class Provider:
     source: str
 
 
-def _profile(*, checks: Iterable[Mapping[str, Any]], **values: Any) -> Provider:
-    return Provider(**values, checks=tuple(GraphCheck(**check) for check in checks))
-
-
 _ROWS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-PROVIDERS: Mapping[str, Provider] = MappingProxyType({row["name"]: _profile(**row) for row in _ROWS})
+PROVIDERS: Mapping[str, Provider] = MappingProxyType(
+    {row["name"]: Provider(**{**row, "checks": tuple(GraphCheck(**check) for check in row["checks"])}) for row in _ROWS}
+)
 """A name -> its profile. The operators of each are in graphs/providers."""
 
 

@@ -159,7 +159,8 @@ def port_sections(ports: Mapping[str, Ports], *, are_named: bool = False) -> Sec
 
     `are_named`: the titles name the file, as there are others of other dtypes.
     """
-    ordered = sorted(ports.items(), key=lambda item: not _is_looped(*item))
+    looped = {name for name, each in ports.items() if "decoder" in name or any("past" in row[0] for row in each[0])}
+    ordered = sorted(ports.items(), key=lambda item: item[0] not in looped)  # those are called for each token
     return [
         (
             f"{kind}{f' of {PurePath(name).name}' if are_named or len(ordered) > 1 else ''}",
@@ -168,11 +169,6 @@ def port_sections(ports: Mapping[str, Ports], *, are_named: bool = False) -> Sec
         for name, of_file in ordered
         for kind, rows in zip(("inputs", "outputs"), of_file, strict=True)
     ]
-
-
-def _is_looped(name: str, ports: Ports) -> bool:
-    """Whether a file is called for each token: it has a past, or is a decoder."""
-    return "decoder" in name or any("past" in row[0] for row in ports[0])
 
 
 def type_text(port: Mapping[str, Any], unnamed: str = "_") -> str:

@@ -29,8 +29,8 @@ EventStatus = Literal["start", "progress", "end", "failure"]
 class Event:
     """The current step of an export. `export` calls `on_event` with it, in its own thread.
 
-    An event comes when a stage starts, up to four times a second while it runs, and when it ends or fails. After a
-    failure the export may go on in another way, which has an event of its own: `all layers`, ...
+    An event comes when a stage starts, up to four times a second while it runs, and when it ends, fails or is stopped.
+    After a failure the export may go on in another way, which has an event of its own: `all layers`, ...
 
     Attributes:
         stage: `plan`, `capture`, `passes`, `write`, `check`, `complete` or another stage; `wait` while an export of
