@@ -29,7 +29,7 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_836,
+    "specs": 9_841,
     "architectures": 8_055,
     "weights": 2_930,
     "models": 1_818,

@@ -266,8 +266,8 @@ def with_changed_input(spec: ExportSpec, name: str, change: Callable[[InputSpec]
 
 
 def tensor_names(spec: ExportSpec) -> tuple[str, ...]:
-    """The names of all inputs, then of all outputs, of a spec and the specs inside it, but those of other tasks."""
-    specs = list(inner_specs(spec if spec.task is None else evolve(spec, tasks=())))
+    """The names of all inputs, then of all outputs, of a spec and of the specs inside it."""
+    specs = list(inner_specs(spec))
     inputs = (tensor.name for inner in specs for tensor in inner.inputs)
     outputs = (tensor.name for inner in specs for tensor in inner.outputs)
     return tuple(dict.fromkeys((*inputs, *outputs)))
