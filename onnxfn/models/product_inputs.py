@@ -19,9 +19,6 @@ FEWEST = 1 / 16
 Runs = Callable[[], Iterable[Callable[[], Any]]]
 """Runs of a model, each on other inputs."""
 
-Leave = Callable[[str, int], None]
-"""Is called with the name of a weight and the index of a matrix in it whose codes stay the nearest."""
-
 Key = tuple[int, int]
 """The identity of a weight, and the index of a matrix in it."""
 
@@ -40,9 +37,10 @@ class Enough(BaseException):
 
 
 def product_inputs(
-    model: Any, runs: Runs, most: int = MOST, leave: Leave = lambda *_: None
+    model: Any, runs: Runs, most: int = MOST, leave: Callable[[str, int], None] = lambda *_: None
 ) -> Callable[[Any, int], InputErrors | None]:
     """A function from a weight and the index of a matrix there to its `InputErrors`; None if few tokens reach it."""
+    # `leave` is called with the name of a weight and the index of a matrix in it whose codes stay the nearest.
     layers = {layer: of_layer for layer in model.modules() if (of_layer := _matrices(layer))}
     widths = {key: width for of_layer in layers.values() for key, (width, _) in of_layer.items()}
     stacks = {key[0]: layer.is_transposed for layer in layers for key in layers[layer] if hasattr(layer, "down_proj")}

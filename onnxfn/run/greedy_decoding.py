@@ -19,9 +19,6 @@ PAST = "past"
 
 NOTHING: Mapping[Any, Array] = MappingProxyType({})
 
-ChooseTokens = Callable[[Array, Array], Array]
-"""From the logits of the next token, `[batch, vocabulary]`, and the texts so far, `[batch, length]`, to `[batch]`."""
-
 
 @frozen
 class Decoder:
@@ -62,9 +59,10 @@ def greedy(
     *,
     steps: int,
     stop: tuple[int, ...] = (),
-    choose: ChooseTokens = most_likely_token,
+    choose: Callable[[Array, Array], Array] = most_likely_token,
 ) -> Array:
     """The texts `[batch, length + new]` that a decoder continues: see `generate`. `choose` chooses the next tokens."""
+    # `choose` takes the logits of the next token, `[batch, vocabulary]`, and the texts so far, `[batch, length]`.
     texts, mask, new = input_ids, attention_mask, input_ids
     cache = _cache_by_name(decoder.later) if decoder.cache is None else decoder.cache
     past = _empty_past(decoder.first, len(texts), cache)

@@ -11,9 +11,6 @@ from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.onnx_files import parsed_model, with_weights_in_place
 
-FLOATS = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
-"""The names of the dtypes of values that have ranges."""
-
 REDUCTIONS = ("ReduceMin", "ReduceMax")
 """The operators whose outputs are the least and the largest element of a value."""
 
@@ -56,9 +53,9 @@ def _range_outputs(model: Any, names: Collection[str] | None = None, outside: fl
     """Makes ranges of float values, but the share `outside`, a graph's only outputs; returns the values' names."""
     import onnx_ir
 
-    graph = model.graph
+    graph, floats = model.graph, ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
     computed = [value for node in graph for value in node.outputs if value.name and value.dtype is not None]
-    values = [each for each in computed if each.dtype.name in FLOATS and (names is None or each.name in names)]
+    values = [each for each in computed if each.dtype.name in floats and (names is None or each.name in names)]
     graph.outputs.clear()
     for value in values:
         # Right after the node, so that ONNX Runtime needs not keep the value.

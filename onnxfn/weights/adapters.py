@@ -1,7 +1,5 @@
 """The folder of a LoRA adapter that PEFT wrote, its configuration and its tensors; a weight merged with an adapter."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

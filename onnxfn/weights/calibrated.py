@@ -1,7 +1,5 @@
 """Codes of weights in blocks that change products with real inputs little (GPTQ, arXiv 2210.17323, algorithm 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import reduce
 from operator import or_

@@ -1,7 +1,5 @@
 """The files of a checkpoint that libraries read: those with known names, and those that they name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The tensors in safetensors files, and the weights of a graph that lie unchanged in them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

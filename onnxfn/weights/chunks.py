@@ -1,7 +1,5 @@
 """The bytes of a tensor in chunks, also in another float dtype; work in another thread that reports progress."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """Digests: an ONNX file states the SHA-256 of its external data, which ends with its own, so that its end is enough."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

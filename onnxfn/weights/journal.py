@@ -1,7 +1,5 @@
 """The journal of an export that replaces files: while there is one, the destination may lack files of the set."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

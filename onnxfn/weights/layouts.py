@@ -1,7 +1,5 @@
 """Folder layouts of the programs that load an export, and the configuration files next to the ONNX files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Names that a file of anybody brings: `is_inside` or `name_fault` judges each before a file of that name is opened."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

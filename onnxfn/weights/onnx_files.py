@@ -1,7 +1,5 @@
 """ONNX files: written in chunks, and what is read from them."""
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

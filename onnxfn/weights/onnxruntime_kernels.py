@@ -1,7 +1,5 @@
 """The quantization kernels of ONNX Runtime, which have private names: no other file knows these."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The place of each weight of a graph; writes a graph and its external data."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Weights that are quantized while their bytes are read, some rows at a time."""
 
-from __future__ import annotations
-
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence

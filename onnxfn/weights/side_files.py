@@ -1,7 +1,5 @@
 """The files of a checkpoint that a program needs in addition to the weights. Only files that are known are copied."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

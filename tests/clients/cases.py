@@ -1,7 +1,5 @@
 """The cases of transformers.js: a pipeline, a checkpoint, and what it is given."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The checkpoints that are exported for clients: tiny random models with a tokenizer and a processor, two real ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 python tests/clients/client_environments.py NAME ...    installs environments; all of them if none is named
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

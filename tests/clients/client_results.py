@@ -4,8 +4,6 @@
 `not: ` says why a case does not work.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The largest difference of two values in terms of JSON; what is not a number must be equal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

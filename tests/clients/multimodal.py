@@ -1,7 +1,5 @@
 """Tiny models that see or hear and write, for clients: their exports, and what they are given."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pairs of a model type and a task beyond decoders that transformers.js knows, and what each is given."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

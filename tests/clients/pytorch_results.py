@@ -5,8 +5,6 @@ and the tensors that the processor of the client gives for an image or a sound. 
 a client drops what it does not take without a word.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType

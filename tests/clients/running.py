@@ -1,7 +1,5 @@
 """Clients run as programs: jobs go in, results come out, both as JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """SmolLM2 in one folder: in float32 clients write PyTorch's text, in 4 bits the text of ONNX Runtime here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """Small real tokenizers: as many tokens as the tiny models know, and all that clients read of a tokenizer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

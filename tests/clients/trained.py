@@ -1,7 +1,5 @@
 """A tiny model that is trained until its results do not depend on rounding."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

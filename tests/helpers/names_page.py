@@ -1,7 +1,5 @@
 """The page of all public names, by purpose, with the first sentence of each docstring."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """A picture of the folders of the package, and which of them import from which, read from the sources."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

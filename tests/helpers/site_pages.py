@@ -3,8 +3,6 @@
 Pages keep their paths of the repository, so that a link between them works in both places.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`quiet` drops warnings of one thread and logs of the tracing libraries in it; everything else is heard."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait

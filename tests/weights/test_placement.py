@@ -1,7 +1,5 @@
 """Graphs and weights in files: where they are stored, that they are read back equal, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import pairwise

@@ -19,9 +19,6 @@ STEPS = tuple(sorted(range(1, 65), key=lambda step: (step // (step & -step), ste
 GROWN = (1, 2, 3, 5, 8)
 """How often an axis grows by a step. A module whose halves are rounded up takes more than the multiples of its step."""
 
-FAR = (17, 37, 71)
-"""By how much it grows at least, to 4 times at most: an image has as many patches of 16 as one that is 15 larger."""
-
 PARTS = 8
 """Sizes between the least of each axis alone and those of the trace are tried in so many parts."""
 
@@ -68,8 +65,8 @@ def _ends(base: Sizes, name: str, runs: Callable[[Sizes], bool]) -> tuple[int | 
 
 def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) -> int | None:
     """By how much some axes together can grow, as often as GROWN says and farther: the first of STEPS, or None."""
-    for step in STEPS:
-        counts = (*GROWN, *(-(-far // step) for far in FAR if far < 3 * min(base[name] for name in names)))
+    for step in STEPS:  # to 4 times its size at most: an image has as many patches of 16 as one that is 15 larger
+        counts = (*GROWN, *(-(-far // step) for far in (17, 37, 71) if far < 3 * min(base[name] for name in names)))
         if all(runs({**base, **{name: base[name] + count * step for name in names}}) for count in counts):
             return step
     return None

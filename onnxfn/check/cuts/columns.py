@@ -16,9 +16,6 @@ from onnxfn.check.cuts.vertices import read_names
 LARGE = 1 << 26
 """Elements of a matrix from which on its columns are copied in blocks: 268 MB in float32."""
 
-BLOCK = 1 << 22
-"""Elements of a block of columns: 17 MB in float32."""
-
 SWAPPED = (1, 0)
 """The order in which a Transpose puts the axes of a matrix."""
 
@@ -43,10 +40,10 @@ def large_matrices(nodes: Sequence[Any], initializers: Mapping[str, Any], large:
 
 
 def products_by_columns(
-    nodes: Sequence[Any], initializers: Mapping[str, Any], large: int = LARGE, block: int = BLOCK
+    nodes: Sequence[Any], initializers: Mapping[str, Any], large: int = LARGE, block: int = 1 << 22
 ) -> tuple[list[Any], list[Any]]:
     """Nodes with products by blocks of at most `block` elements in place of large ones, and the blocks' constants."""
-    # A Transpose that only these products read is left out.
+    # A block has 17 MB in float32. A Transpose that only these products read is left out.
     matrices = large_matrices(nodes, initializers, large)
     unread = matrices.keys() - {name for node in nodes if not _reads(node, matrices) for name in read_names(node)}
     constants: dict[str, Any] = {}

@@ -5,8 +5,6 @@ its weights: in float32, since a fault may be smaller than what all operators of
 quantization and 16 bits cost is measured elsewhere: see `measures.py`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,14 +26,6 @@ from onnxfn.weights.onnx_files import graph_nodes, stored_tensors
 KEPT_WEIGHTS = 3 << 28
 """The bytes of a model with the weights of a quantized file up to which they stay in memory; else 4 s a case."""
 
-# A tiny Llama has 0.3, SmolLM2 0.002: its scale is a power of two. Scores 5 % larger in one of its 30 layers change the
-# logits by 3.2 to 7. Two unit roundoffs are allowed together with the floor.
-CONSTANTS = 1.5
-"""The size of what rounded constants of 16 bits, such as the scale of attention, add to outputs, in unit roundoffs."""
-
-ELEMENTS_AT_ONCE = 1 << 20
-"""The elements that are read at once."""
-
 
 def quantized_file(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> CheckedFile:
     """A quantized file with the model that it is compared with: `model`, in the dtype of the part, with its weights."""
@@ -44,7 +34,10 @@ def quantized_file(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> 
     of_file = in_dtype_if_small(of_file, "float32", KEPT_WEIGHTS)
     content, lines = float_form(file, dtype)
     findings, in_memory = tuple(f"{part.name}: {line}" for line in lines), kept_weights(of_file, file)
-    exact, bound = exact_outputs(of_file, "float32"), CONSTANTS * precision_of(dtype).unit_roundoff
+    # What rounded constants of 16 bits, such as the scale of attention, add to outputs, in unit roundoffs: a tiny Llama
+    # has 0.3, SmolLM2 0.002: its scale is a power of two. Scores 5 % larger in one of its 30 layers change the logits
+    # by 3.2 to 7. Two unit roundoffs are allowed together with the floor.
+    exact, bound = exact_outputs(of_file, "float32"), 1.5 * precision_of(dtype).unit_roundoff
     least = Norms(bound, PEAK * bound) if dtype in HALVES else NO_ERROR
     return CheckedFile(of_file, part, file, exact, tick, content, findings, in_memory, "float32", least)
 
@@ -114,7 +107,7 @@ def _values(matrix: QuantizedMatrix, index: Index) -> Array:
         return matrix.elements(index).values()
     start, stop, _ = index.indices(matrix.shape[0])
     values = np.empty((stop - start, matrix.shape[1]), np.float32)
-    step = max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
+    step = max(1, (1 << 20) // matrix.shape[1])
     for first in range(start, stop, step):
         last = min(first + step, stop)
         values[first - start : last - start] = matrix.elements(slice(first, last)).values()

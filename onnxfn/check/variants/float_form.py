@@ -7,8 +7,6 @@ PyTorch in float32; for rounded constants two unit roundoffs of 16 bits are allo
 the neighbours that onnxfn writes, or they are findings; the kernels of the file are measured on a text or in the cases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType

@@ -4,8 +4,6 @@ A measure compares the arrays of the file with those of PyTorch in float32 with 
 a user loses by quantization. It is a number that readers know, and it has a floor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -21,9 +19,6 @@ Outputs = Mapping[str, Array]
 
 BOXES = "pred_boxes"
 """The output of detectors that holds boxes, as centers and sizes."""
-
-POSITIONS_AT_ONCE = 64
-"""The positions whose distributions are computed at once: a vocabulary is large."""
 
 ELEMENTS_AT_ONCE = 1 << 20
 """The elements that are converted to float64 at once."""
@@ -67,7 +62,7 @@ def agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
 def kl(output: str, actual: Outputs, expected: Outputs) -> Array:
     """The KL divergence of the file's distribution from PyTorch's, at each position, in nats."""
     left, right = _rows(actual[output]), _rows(expected[output])
-    blocks = [slice(start, start + POSITIONS_AT_ONCE) for start in range(0, len(right), POSITIONS_AT_ONCE)]
+    blocks = [slice(start, start + 64) for start in range(0, len(right), 64)]  # few at once: a vocabulary is large
     return np.concatenate([_kl_of_rows(left[block], right[block]) for block in blocks] or [np.zeros(0)])
 
 

@@ -1,7 +1,5 @@
 """The values of a float16 file that overflow in its float form: ONNX Runtime's CPU computes much in float32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Measures a quantized or 16-bit file against PyTorch in float32; the error of a check that failed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -93,7 +91,8 @@ def case_values(part: Part, reference: Reference, outputs: OutputArrays) -> tupl
     """The values of all measures in a case; and one line for each output whose shape or kind is not PyTorch's."""
     triples = list(zip(part.spec.outputs, outputs, reference.outputs, strict=True))
     findings = tuple(
-        f"{part.name}: {output.name!r} is {_type(actual)} where PyTorch gives {_type(expected)}, at {reference.case}"
+        f"{part.name}: {output.name!r} is {actual.dtype}{list(actual.shape)} where PyTorch gives "
+        f"{expected.dtype}{list(expected.shape)}, at {reference.case}"
         for output, actual, expected in triples
         if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind
     )
@@ -118,10 +117,6 @@ def _as_rows(selected: Array, array: Array) -> Array:
     if selected.size == array.size:
         return array
     return selected if selected.size % array.shape[-1] else selected.reshape(-1, array.shape[-1])
-
-
-def _type(array: Array) -> str:
-    return f"{array.dtype}{list(array.shape)}"
 
 
 def variant_measurements(

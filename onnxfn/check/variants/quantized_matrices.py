@@ -1,7 +1,5 @@
 """The quantized matrices in an ONNX file: their elements as numbers, some rows at a time, and their exactness."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import prod

@@ -1,7 +1,5 @@
 """Compares the quantized weights in an ONNX file with those of the model: each element is within its step."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,6 @@ from attrs import evolve, frozen
 from onnxfn.check.variants.quantized_matrices import Elements, Index, QuantizedMatrix, quantized_matrices
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import Tick, no_tick
-
-ELEMENTS_AT_ONCE = 1 << 18
-"""The elements that are compared at once: the dozen arrays of a comparison fit the cache of a core."""
 
 
 @frozen
@@ -115,7 +110,8 @@ def _error(
 
     outside, first_row, sums = 0, None, np.zeros(3)
     matrix, own_rows = weight.matrix, tensor.mT if weight.is_turned else tensor
-    count, step = min(rows or matrix.shape[0], matrix.shape[0]), max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
+    # The dozen arrays of a comparison of so many elements fit the cache of a core.
+    count, step = min(rows or matrix.shape[0], matrix.shape[0]), max(1, (1 << 18) // matrix.shape[1])
     for start in range(0, count, step):
         tick()
         index = slice(start, min(start + step, count))

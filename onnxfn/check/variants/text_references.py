@@ -1,7 +1,5 @@
 """PyTorch's outputs in float32 for the real text of the package, or for random tokens without a tokenizer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib.resources import files
@@ -28,9 +26,6 @@ from onnxfn.weights.layouts import dtype_suffix
 
 TEXT_TOKENS, ROW_TOKENS = 300, 100
 """The tokens that are measured, and the tokens of a row: attention costs less in several rows than in a single one."""
-
-PICTURES = 32
-"""The pictures that are measured, at most."""
 
 TextReferences = Callable[[Part, Plan], Reference | None]
 """From a part and its plan to the reference for the real text; None if the part reads no tokens."""
@@ -105,7 +100,7 @@ def _text_reference(
 
     if not reads_text(part.spec):
         # No calibration has this seed. In 16 bits, a class that changes in one of so few pictures says nothing.
-        pictures = partial(picture_inputs, part.spec, preprocessor, count=PICTURES, seed=0)
+        pictures = partial(picture_inputs, part.spec, preprocessor, count=32, seed=0)
         inputs = pictures() if part.spec.target.quantization else {}
         words = f"{max(map(len, inputs.values()), default=0)} pictures"
         return Reference(words, inputs, torch_outputs(model, part, inputs, torch.float32)) if inputs else None

@@ -1,7 +1,5 @@
 """Compares the weights in an ONNX file with the model's as bytes: outputs show only those that inputs reach."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -28,9 +28,6 @@ PICKED = "which picks what ONNX Runtime picks, since the scores are equal but fo
 ANSWERED = "which answers as ONNX Runtime does where a value equals a threshold but for rounding"
 """The end of the text about what outputs were compared with."""
 
-COMPARISONS = ("lt", "le", "gt", "ge", "less", "less_equal", "greater", "greater_equal")
-"""The names of the functions of torch that compare, and of Python's operators."""
-
 Chosen = Mapping[int, tuple[str, Array]]
 """From the number of a choice in a run of PyTorch to `PICKED` or `ANSWERED`, and to its positions or answers."""
 
@@ -129,7 +126,8 @@ def _choosing(of_pick: OfChoice, of_comparison: OfChoice) -> Iterator[None]:
             if positions is own_positions:
                 return own
             return positions if name == "argsort" else type(own)((scores.gather(dim, positions), positions))
-        if name in COMPARISONS:
+        # Functions of torch, and Python's operators.
+        if name in ("lt", "le", "gt", "ge", "less", "less_equal", "greater", "greater_equal"):
             values, threshold = (*arguments, *named.values())[:2]
             is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
             if isinstance(values, torch.Tensor) and values.is_floating_point() and is_number:

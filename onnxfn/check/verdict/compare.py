@@ -33,9 +33,6 @@ from onnxfn.specs.plan.check_cases import past_lengths
 from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.stored.reports import Tick, no_tick
 
-FEATURE_RANK = 3
-"""The number of axes of features of tokens: batch, length, size."""
-
 Select = Callable[[Array], Array]
 """From an array to its compared elements."""
 
@@ -71,7 +68,7 @@ def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, A
 def token_features(spec: PlannedSpec, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> Select:
     """Selects the features of tokens in a tensor of this shape, by the padding mask among the inputs of a case."""
     mask = inputs.get(spec.check.mask_input or "")
-    if mask is None or len(shape) != FEATURE_RANK or shape[0] != len(mask) or shape[1] > mask.shape[1]:
+    if mask is None or len(shape) != 3 or shape[0] != len(mask) or shape[1] > mask.shape[1]:  # noqa: PLR2004 - axes
         # The tensor has not the axes of features: batch, length, size.
         return all_elements
     tokens = mask[:, mask.shape[1] - shape[1] :].astype(bool)

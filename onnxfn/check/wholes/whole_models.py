@@ -43,7 +43,6 @@ from onnxfn.specs.short_repr import counted
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
 
 OF_GENERATE = "tokens of generate"
-STEPS = "logits of new tokens"
 
 
 def whole_model_report(
@@ -129,7 +128,7 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Any, exact: ExactOu
         wider, logits = _exact(whole, prompt, exact, texts, texts.shape[1])
         return wider, logits[:, at_steps]
 
-    yield compare(spec, STEPS, case, steps, of_texts[:, at_steps], exact=Exact(exact_steps))
+    yield compare(spec, "logits of new tokens", case, steps, of_texts[:, at_steps], exact=Exact(exact_steps))
     ordinary = ordinary_logits(whole.known.special, of_texts)
     arguments = arguments_of(whole, prompt, ids)
     part = part_of(whole, arguments)

@@ -1,7 +1,5 @@
 """Quantized checkpoints: their quantized weights, from the configuration and the headers of the files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,9 +24,6 @@ CHUNK_ELEMENTS = 1 << 22
 
 MIN_ROWS = 32
 """Rows of a chunk are a multiple of this: packed values of 32 rows fill whole words for every number of bits."""
-
-COPIED = ("config.json", "generation_config.json", "*.py")
-"""Files that a float checkpoint has from the quantized one."""
 
 
 @frozen(eq=False)
@@ -170,8 +165,9 @@ def _parts_of_weight(
 
 def write_float_checkpoint(checkpoint: QuantizedCheckpoint, folder: Path) -> None:
     """Writes the checkpoint with float weights to an existing folder: one safetensors file and a configuration."""
-    for file in (path for pattern in COPIED for path in checkpoint.folder.glob(pattern)):
-        shutil.copyfile(file, folder / file.name)
+    for pattern in ("config.json", "generation_config.json", "*.py"):
+        for file in checkpoint.folder.glob(pattern):
+            shutil.copyfile(file, folder / file.name)
     config = json.loads((folder / "config.json").read_bytes())
     (folder / "config.json").write_text(json.dumps(_without_quantization(config)))
     dtype = float_dtype(checkpoint)

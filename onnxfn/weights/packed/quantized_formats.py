@@ -8,8 +8,6 @@ of a weight is `scale * (integer - zero point)` of its group of columns, in floa
 and integers of 8 bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

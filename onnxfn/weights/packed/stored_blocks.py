@@ -1,7 +1,5 @@
 """Quantized weights of a checkpoint as the tensors of MatMulNBits: the same integers in another order, bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from math import gcd
