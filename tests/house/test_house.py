@@ -29,13 +29,13 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_841,
+    "specs": 9_836,
     "architectures": 8_055,
-    "weights": 2_930,
-    "models": 1_818,
+    "weights": 2_892,
+    "models": 1_816,
     "graphs": 8_513,
-    "run": 1_332,
-    "check": 6_146,
+    "run": 1_325,
+    "check": 6_100,
     "export": 12_129,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
