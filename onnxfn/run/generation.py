@@ -1,5 +1,7 @@
 """`generate`: the texts that the files of an export decode."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike

@@ -1,5 +1,7 @@
 """Adapters in the form that ONNX Runtime gives to the inputs of a graph."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
