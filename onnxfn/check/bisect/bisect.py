@@ -65,28 +65,37 @@ class TensorPair:
 
 @frozen(eq=False)
 class MatchedTensor:
-    """A recorded tensor and the graph's value that equals it, with their `max_abs`; its module's `weights`."""
+    """A recorded tensor and the graph's value that equals it, with their `max_abs`; its module's `weights`.
+
+    `behind`: weights from which the value of the tensor is computed.
+    """
 
     tensor: RecordedTensor
     exact: Exact
     value: str | None
     max_abs: float
     weights: frozenset[str]
+    behind: frozenset[str]
 
 
 def matched_tensors(checked: CheckedFile, values: GraphValues, inputs: Mapping[str, Array]) -> list[MatchedTensor]:
     """The tensors of a run, each with the closest value of the graph if that equals it; an output has its own value."""
     model, spec = checked.model, checked.part.spec
-    rows, weights = rows_by_size(values.arrays), _weights_of(model, values)
+    outputs = {output.name: values.arrays[output.name] for output in spec.outputs}  # first: of equal values, the last
+    rows, weights = rows_by_size({**outputs, **values.arrays}), _weights_of(model, values)
     tensors = recorded_tensors(model, checked.part, inputs)
+    calls = groupby(lambda tensor: (tensor.call, tensor.is_result), tensors)
     matched = []
     for tensor, exact in zip(tensors, _exact(checked, inputs, len(tensors)), strict=True):
         select = elements_of_tokens(spec, tensor, inputs)
         own = weights(tensor.module)
-        value, distance = closest_value(tensor.array, rows, select, partial(_may_equal, tensor, own, values))
+        is_alone = len(calls[tensor.call, tensor.is_result]) == 1
+        behind = _weights_behind(tensor, own, values, is_alone=is_alone)
+        value, distance = closest_value(tensor.array, rows, select, partial(_may_equal, tensor, behind, values))
         actual = None if value is None else values.arrays[value].reshape(tensor.array.shape)
         equal = actual is not None and compare(spec, "", "", actual, tensor.array, select, exact).passed
-        matched.append(MatchedTensor(tensor, exact, value if equal else None, distance if equal else np.inf, own))
+        value, distance = (value, distance) if equal else (None, np.inf)
+        matched.append(MatchedTensor(tensor, exact, value, distance, own, behind))
     return matched
 
 
@@ -120,7 +129,8 @@ def counterpart(
 
     def may_stand(name: str, array: Array) -> bool:
         weights = values.weights.get(name, frozenset())
-        return own <= weights if tensor.is_result else not own & weights and array.shape == tensor.array.shape
+        is_behind = own <= weights if tensor.is_result else each.behind <= weights and not own & weights
+        return is_behind and (tensor.is_result or array.shape == tensor.array.shape)
 
     arrays = {name: array for name, array in values.arrays.items() if array.size == tensor.array.size}
     if tensor.output:
@@ -163,12 +173,23 @@ def elements_of_tokens(spec: PlannedSpec, tensor: RecordedTensor, inputs: Mappin
     return token_features(spec, tensor.array.shape, inputs)
 
 
+def _weights_behind(
+    tensor: RecordedTensor, own: frozenset[str], values: GraphValues, *, is_alone: bool
+) -> frozenset[str]:
+    """Weights from which the value of a leaf's tensor is computed: its own ones (`own`) if it is the result.
+
+    A single argument is computed from what stands beside a weight of the leaf in the node that reads it.
+    """
+    # A product before its bias is added could else match a layer without its bias, or a value before it is scaled by 1.
+    if not tensor.is_of_leaf or not (tensor.is_result or is_alone):
+        return frozenset()
+    beside = (values.beside[name] - own for name in own if name in values.beside)
+    return own if tensor.is_result else min(beside, key=len, default=frozenset())
+
+
 def _may_equal(tensor: RecordedTensor, weights: frozenset[str], values: GraphValues, value: str) -> bool:
-    """Whether a value may stand for a tensor: a planned output has its own, a result of a leaf all its weights."""
-    if tensor.output:
-        return value == tensor.output
-    # Otherwise a product before its bias is added could match a layer without its bias.
-    return not (tensor.is_result and tensor.is_of_leaf) or weights <= values.weights.get(value, frozenset())
+    """Whether a value may stand for a tensor: a planned output has its own, others are computed from its weights."""
+    return value == tensor.output if tensor.output else weights <= values.weights.get(value, frozenset())
 
 
 def _weights_of(model: Any, values: GraphValues) -> Callable[[str], frozenset[str]]:

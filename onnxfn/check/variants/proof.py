@@ -196,7 +196,7 @@ def failed_measurements(measurements: Iterable[Measurement]) -> list[str]:
 HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bisect(spec, model, path)"
 
 AMPLIFIED = (
-    "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, or the model "
+    "PyTorch in the dtype of the export is about as far from float64: these weights amplify rounding, or the model "
     "casts to fewer bits, so the outputs do not decide whether the file is right; allow such a difference by "
     "with_tolerance(spec, atol=...), or export with check=False"
 )

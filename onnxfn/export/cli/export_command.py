@@ -32,7 +32,8 @@ def named_after(model: str) -> Path:
     """The folder in the current one that is named after a model; the model's own folder is another."""
     source = Path(model)
     folder = Path((source if source.name else source.resolve()).name.removesuffix(".gguf") or "model")
-    return folder.with_name(f"{folder.name}-onnx") if folder.resolve() == source.resolve() else folder
+    is_own = source.exists() and folder.resolve() == source.resolve()
+    return folder.with_name(f"{folder.name}-onnx") if is_own else folder
 
 
 def checked_push(request: ExportRequest, values: Values) -> str | None:
