@@ -162,8 +162,6 @@ def test_a_failed_check_says_how_to_find_the_module(exports, tmp_path):
 
 
 class Scaled(torch.nn.Module):
-    """Two layers with a scale between them that is 1, so that a value before it equals the one after it."""
-
     def __init__(self):
         super().__init__()
         self.first, self.second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
@@ -177,6 +175,6 @@ def test_a_wrong_scale_is_found_where_the_right_one_changes_nothing(tmp_path):
     model = Scaled().eval()
     spec = onnxfn.derived(model, sample={"x": torch.ones(2, 4, 3)}, axes={"x": "batch_size time 3"})
     onnxfn.export(spec, model, tmp_path / "right", check=False)
-    edit = changed_weight("scale", lambda own: own * 1.5)
-    result = onnxfn.bisect(spec, model, edited_export(tmp_path / "right", tmp_path / "out", edit))
+    wrong = edited_export(tmp_path / "right", tmp_path / "out", changed_weight("scale", lambda own: own * 1.5))
+    result = onnxfn.bisect(spec, model, wrong)
     assert (result.module, result.first.value, result.before.value) == ("", "Mul_0", "Add_0")

@@ -52,7 +52,7 @@ def test_values_beyond_float16_are_kept_in_float32(model_type, tmp_path):
     spec, model = planted(model_type)
     plain = onnxfn.export(spec, model, tmp_path / "plain", check=False)
     assert not onnxfn.validate(spec, model, plain).passed
-    unsearched = "values that overflow in float16 were not looked for: without a check the file does not run"
+    unsearched = "values that overflow in float16 were not looked for: without a check the file is not run"
     assert [*plain.plan.remarks] == [f"{part.name}: {unsearched}" for part in plain.plan.parts]
     mended = onnxfn.export(spec, model, tmp_path / "mended")
     assert mended.report.passed

@@ -3,6 +3,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+import transformers
 
 import onnxfn
 from onnxfn import spec_for, with_axis_names, with_constants, with_dtypes, with_input_order, with_shapes
@@ -34,6 +35,15 @@ def test_a_range_beyond_what_the_model_can_take_is_refused(classifier, tmp_path)
         onnxfn.CaptureFailed, match=r"takes the sizes 2 to 96 .* use with_shapes\(spec, sequence_length=\(2, 96\)\)"
     ):
         onnxfn.export(with_shapes(spec_for(classifier), sequence_length=(2, 128)), classifier, tmp_path / "out")
+
+
+def test_strides_of_float16_limit_no_size_of_an_image(tmp_path):
+    torch.manual_seed(0)
+    config = transformers.ResNetConfig(hidden_sizes=[16, 32], depths=[1, 1], layer_type="basic", embedding_size=8)
+    spec = with_shapes(spec_for("resnet", "image-classification"), height=(8, 40), width=(8, 40))
+    model = transformers.ResNetForImageClassification(config).eval()
+    result = onnxfn.export(with_dtypes(spec, float="float16"), model, tmp_path / "out")
+    assert [str(limit) for limit in result.limits] == ["height >= 8", "height <= 40", "width >= 8", "width <= 40"]
 
 
 def test_a_decoder_with_new_names_generates(llama, tmp_path):

@@ -12,6 +12,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn import InvalidSpec, ModelNotFound, OutputExists, UnknownName
+from onnxfn.export.report.graph_summary import graph_files
 
 BERT = onnxfn.spec_for("bert", "fill-mask")
 T5 = onnxfn.spec_for("t5", "text2text-generation")
@@ -145,9 +146,10 @@ def test_load_takes_a_file_and_a_folder_without_a_report(exported, tmp_path):
     assert onnxfn.load(tmp_path).files == (str(tmp_path / "model.onnx"),)
     assert onnxfn.load(exported.path).files == exported.files
     (tmp_path / "unet").mkdir()
-    (tmp_path / "model.onnx").rename(tmp_path / "unet" / "model.onnx")
+    (tmp_path / "model.onnx").rename(tmp_path / "unet" / "model_fp16.onnx")
+    assert graph_files(tmp_path) == [tmp_path / "unet" / "model_fp16.onnx"]  # as `onnxfn inspect` reads it
     message = refusal(ModelNotFound, onnxfn.load, tmp_path)
-    assert message == f"no ONNX file at {tmp_path}; folders in it with a model.onnx: {tmp_path / 'unet'}"
+    assert message == f"no ONNX file at {tmp_path}; folders in it with a model: {tmp_path / 'unet'}"
 
 
 @pytest.mark.usefixtures("temporary_files")

@@ -183,8 +183,8 @@ def _weights_behind(
     # A product before its bias is added could else match a layer without its bias, or a value before it is scaled by 1.
     if not tensor.is_of_leaf or not (tensor.is_result or is_alone):
         return frozenset()
-    beside = (values.beside[name] - own for name in own if name in values.beside)
-    return own if tensor.is_result else min(beside, key=len, default=frozenset())
+    siblings = (values.sibling_weights[name] - own for name in own if name in values.sibling_weights)
+    return own if tensor.is_result else min(siblings, key=len, default=frozenset())
 
 
 def _may_equal(tensor: RecordedTensor, weights: frozenset[str], values: GraphValues, value: str) -> bool:

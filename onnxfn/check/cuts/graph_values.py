@@ -24,12 +24,12 @@ NONE: Weights = frozenset()
 class GraphValues:
     """The floating-point values of a graph in one run, in the order of the nodes, and the initializers behind each.
 
-    `beside`: from an initializer to those behind the other inputs of the first node that reads it.
+    `sibling_weights`: from an initializer to those behind the other inputs of the first node that reads it.
     """
 
     arrays: Mapping[str, Array]
     weights: Mapping[str, Weights]
-    beside: Mapping[str, Weights]
+    sibling_weights: Mapping[str, Weights]
 
 
 def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None = None) -> GraphValues:
@@ -41,11 +41,11 @@ def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None 
     in_order = [*inputs, *(name for node in graph.node for name in node.output)]
     arrays = {name: computed[name] for name in in_order if isinstance(computed.get(name), np.ndarray)}
     floats = {name: array for name, array in arrays.items() if array.dtype.kind == "f" and array.size > 0}
-    weights, beside = _weights(graph), dict[str, Weights]()
+    weights, siblings = _weights(graph), dict[str, Weights]()
     for read in (node.input for node in graph.node):
         for name in read:
-            beside.setdefault(name, NONE.union(*(weights.get(other, NONE) for other in read if other != name)))
-    return GraphValues({name: array.astype(np.float32) for name, array in floats.items()}, weights, beside)
+            siblings.setdefault(name, NONE.union(*(weights.get(other, NONE) for other in read if other != name)))
+    return GraphValues({name: array.astype(np.float32) for name, array in floats.items()}, weights, siblings)
 
 
 def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping[str, Array]) -> dict[str, Any]:

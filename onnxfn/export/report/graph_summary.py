@@ -22,7 +22,7 @@ def graph_files(path: Path) -> list[Path]:
     """The ONNX files that a path names: it, or those in the folder of an export. ModelNotFound if there is none."""
     if path.is_file():
         return [path]
-    files = [*sorted(onnx_folder(path).glob("*.onnx")), *sorted(path.glob("*/model.onnx"))] if path.is_dir() else []
+    files = [*sorted(onnx_folder(path).glob("*.onnx")), *sorted(path.glob("*/model*.onnx"))] if path.is_dir() else []
     if not files:
         has_model = (path / "config.json").is_file()
         plan = f"; onnxfn export {path} OUT --dry-run shows the plan of a checkpoint" if has_model else ""

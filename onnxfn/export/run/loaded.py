@@ -158,8 +158,8 @@ def load(folder: str | Path, dtype: str | None = None) -> Loaded:
     else:
         graphs, root = graphs_of_dtype(onnx_folder(path), dtype), path
     if not graphs:
-        parts = sorted({str(file.parent) for file in path.glob("*/model.onnx")})
-        below = f"; folders in it with a model.onnx: {listed(parts)}" if parts else ""
+        parts = sorted({str(file.parent) for file in path.glob("*/model*.onnx")})
+        below = f"; folders in it with a model: {listed(parts)}" if parts else ""
         raise ModelNotFound(f"{no_onnx_file(path)}{below}")
     others = _recorded_files(root, dtype) if root == path else []
     return Loaded(str(path), map(str, dict.fromkeys([*graphs, *_data_files(graphs), *others])), dtype=dtype)

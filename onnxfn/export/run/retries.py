@@ -188,7 +188,7 @@ def with_wide_values(
 
 
 NOT_RUN: Mapping[str, str] = MappingProxyType(
-    {"sections": "a check by sections does not run the whole file", "none": "without a check the file does not run"}
+    {"sections": "a check by sections does not run the whole file", "none": "without a check the file is not run"}
 )
 """A check -> why values that overflow are not looked for."""
 

@@ -200,7 +200,7 @@ def range_limits(program: Any, part: Part, runs: Callable[[Mapping[str, int]], b
             if high and most and high < most and high in (end for _, end in others) and runs({symbol: high + 1}):
                 high = most if most < UNBOUNDED else None
             is_asked_for = low <= least or _excludes(size.node, low - 1)
-            limits.setdefault(symbol, (low if is_asked_for else SMALLEST_DYNAMIC_SIZE, high))
+            limits.setdefault(symbol, (low if is_asked_for else max(least, SMALLEST_DYNAMIC_SIZE), high))
     return {name: limit for name, limit in limits.items() if limit[0] > SMALLEST_DYNAMIC_SIZE or limit[1] is not None}
 
 
@@ -297,8 +297,10 @@ def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ..
 
 def _excludes(node: Any, size: int) -> bool:
     """Whether a guard on an axis alone excludes a size of it: from several axes torch concludes too much."""
+    # Strides, and that a size is not broadcast, torch asks for itself. Neither changes a value.
+    own, guards = ("torch/_prims_common/", "torch/_refs/"), node.shape_env.guards
     try:
-        every = (guard.expr for guard in node.shape_env.guards)
+        every = (guard.expr for guard in guards if not any(each in str(guard.sloc.framework_loc) for each in own))
         return any(each.subs(node.expr, size) == False for each in every if each.free_symbols == {node.expr})  # noqa: E712
     except ZeroDivisionError:  # a guard on a remainder by this size
         return True
