@@ -139,10 +139,12 @@ def _prompt(processor: Any, text: str, images: int, sounds: int) -> str:
     if not getattr(processor, "chat_template", None):
         return with_tokens
     parts = [*[{"type": "image"}] * images, *[{"type": "audio"}] * sounds, {"type": "text", "text": text}]
-    prompt = _message(processor, parts if images or sounds else text)
-    # The template of a model that reads only texts may drop other parts.
-    has_all = all(prompt.count(token) == count for token, count in tokens if token)
-    return prompt if has_all else _message(processor, with_tokens)
+    # The template of a model that reads only texts may drop other parts, and one that reads parts a plain text.
+    for content in (parts, with_tokens) if images or sounds else (text, parts):
+        prompt = _message(processor, content)
+        if text.strip() in prompt and all(prompt.count(token) == count for token, count in tokens if token):
+            return prompt
+    return _message(processor, with_tokens)
 
 
 def _message(processor: Any, content: Any) -> str:

@@ -137,7 +137,7 @@ def graphs_of_dtype(folder: Path, dtype: str | None) -> list[Path]:
     chosen = [graph for graph in graphs if dtype_of_stem(graph.stem) == dtype]
     if graphs and not chosen:
         known = listed(dict.fromkeys(dtype_of_stem(graph.stem) for graph in graphs))
-        raise ModelNotFound(f"no file in {dtype} in {folder}; its files are in {known}: dtype=...")
+        raise ModelNotFound(f"no name of a file in {folder} ends as those in {dtype} do; by their names: {known}")
     return chosen
 
 

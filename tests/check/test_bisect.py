@@ -117,7 +117,6 @@ def test_the_module_is_named_for_a_file_that_was_changed(exports, tmp_path, edit
 
 
 def test_fused_operators_and_external_data(tmp_path):
-    """Fused operators leave few values; the file of the weights stays where it is."""
     spec, model = tiny.spec_and_model("bert", MODELS["bert"])
     spec, write = onnxfn.with_opset(spec, 23), onnxfn.WriteOptions(external_data_threshold=0)
     exported = onnxfn.export(spec, model, tmp_path / "out", write=write)

@@ -86,7 +86,7 @@ def test_texts_are_generated_by_the_files_of_a_dtype(model_type, tmp_path):
     loaded = onnxfn.load(tmp_path / "out", dtype=FLOATS[1])
     assert np.array_equal(texts[2], onnxfn.generate(loaded, prompts, max_new_tokens=5))
     message = refusal(onnxfn.ModelNotFound, onnxfn.generate, tmp_path / "out", prompts, dtype="q4")
-    assert message == f"no file in q4 in {tmp_path / 'out'}; its files are in float32, float16: dtype=..."
+    assert message.endswith("by their names: float32, float16")
 
 
 def test_a_variant_is_loaded_under_the_names_of_its_parts(tmp_path):

@@ -68,7 +68,6 @@ def sizes_of_a_trace():
 
 @given(formulas, formulas, st.integers(1, 9), st.integers(1, 9))
 def test_quotients_are_those_of_torch(formula, divisor, x, y):
-    """At sizes other than those of the trace, 5 and 7."""
     size, value = sizes_of_a_trace()
     if at(divisor, x, y) == 0 or at(divisor, 5, 7) == 0:
         return

@@ -34,7 +34,7 @@ BUDGET = {
     "weights": 2_894,
     "models": 1_816,
     "graphs": 8_515,
-    "run": 1_327,
+    "run": 1_329,
     "check": 6_129,
     "export": 12_130,
 }

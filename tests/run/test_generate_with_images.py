@@ -1,6 +1,7 @@
 """`generate` of a model that sees: what a processor computed, and a text with pictures."""
 
 import json
+from types import SimpleNamespace
 
 import every_part
 import numpy as np
@@ -10,6 +11,7 @@ from refusals import refusal
 from tiny_tokenizers import TOKENIZERS
 
 import onnxfn
+from onnxfn.run import prompts
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 
@@ -121,10 +123,9 @@ def picture(seed):
 def test_a_text_with_pictures_is_answered_as_by_pytorch(with_processor, count):
     model, folder, processor = with_processor
     pictures, text = [picture(seed) for seed in range(count)], "what is this?"
-    given = {"images": pictures} if count else {}
     message = [{"role": "user", "content": "<image>" * count + text}]
     prompt = processor.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-    inputs = processor(text=prompt, return_tensors="pt", **given)
+    inputs = processor(text=prompt, return_tensors="pt", images=pictures or None)
     with torch.no_grad():
         texts = model.generate(**inputs, max_new_tokens=STEPS, do_sample=False)
     expected = processor.decode(texts[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
@@ -192,6 +193,13 @@ def hearing(tmp_path_factory):
     return model, folder, processor
 
 
+def test_a_text_reaches_a_template_that_reads_only_parts():
+    def read(message, **_):
+        return "".join(each["text"] for each in message[0]["content"] if isinstance(each, dict))
+
+    assert prompts._prompt(SimpleNamespace(chat_template="x", apply_chat_template=read), "hello", 0, 0) == "hello"
+
+
 @pytest.mark.parametrize("samples", [(), (9600,), (16000, 24000)])
 def test_a_text_with_sounds_is_answered_as_by_pytorch(hearing, samples):
     model, folder, processor = hearing
@@ -199,8 +207,7 @@ def test_a_text_with_sounds_is_answered_as_by_pytorch(hearing, samples):
     parts = [*[{"type": "audio"}] * len(sounds), {"type": "text", "text": "what is this?"}]
     message = [{"role": "user", "content": parts if sounds else "what is this?"}]
     prompt = processor.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-    given = {"audio": sounds} if sounds else {}
-    inputs = processor(text=[prompt], return_tensors="pt", **given)
+    inputs = processor(text=[prompt], return_tensors="pt", audio=sounds or None)
     with torch.no_grad():
         texts = model.generate(**inputs, max_new_tokens=STEPS, do_sample=False)
     expected = processor.decode(texts[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)

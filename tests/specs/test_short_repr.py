@@ -32,7 +32,6 @@ def test_the_repr_of_a_row_says_its_name_and_numbers(model_type):
 
 
 def test_every_record_of_a_user_has_a_short_repr():
-    """attrs would write one with all fields."""
     public = VALUES.values()
     records = {*RECORDS.values(), *(each for each in public if isinstance(each, type) and attrs.has(each))}
     long = [each.__name__ for each in records if each.__repr__.__code__.co_filename.startswith("<attrs generated")]

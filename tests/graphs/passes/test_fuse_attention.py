@@ -12,8 +12,6 @@ BOOLEAN_MASK = graph_text("attention.BOOLEAN_MASK")
 ADDED_MASKS = graph_text("attention.ADDED_MASKS")
 # Three query heads share a key head, and a past comes before the new keys.
 GROUPED = graph_text("attention.GROUPED")
-# A key is hidden by its position.
-CAUSAL_MASK = graph_text("attention.CAUSAL_MASK")
 # One mask for all queries.
 KEY_MASK = graph_text("attention.KEY_MASK")
 
@@ -58,7 +56,8 @@ def test_a_query_that_sees_no_key_gives_the_mean_of_the_values_with_an_added_mas
 @pytest.mark.parametrize("for_cpu", [False, True])
 def test_the_weight_of_a_hidden_key_is_a_normal_number_in_a_graph_for_processors(for_cpu):
     feeds = {"scores": 90 * noise(2, 3, 4, 7), "positions": np.array([[3], [4], [-1], [6]]), "others": np.arange(7)}
-    (weights,) = run_unoptimized(fused_graph(CAUSAL_MASK, for_cpu=for_cpu, **feeds), **feeds)  # one query sees no key
+    graph = fused_graph(graph_text("attention.CAUSAL_MASK"), for_cpu=for_cpu, **feeds)  # one query sees no key
+    (weights,) = run_unoptimized(graph, **feeds)
     assert (weights.min() > np.finfo(np.float32).tiny) == for_cpu
     np.testing.assert_array_equal(weights[:, :, 2], np.float32(1 / 7))
 
