@@ -133,7 +133,8 @@ def with_limits(built: BuiltGraph, more: Iterable[Condition]) -> BuiltGraph:
 def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[Any], Any], ...]:
     """The passes over the graph of a trace, in their order; `fuse_operators` has its own list."""
     target = part.spec.target
-    keeps_attention, for_cpu = bool(target.shared_cache or target.static_cache), target.provider in (None, "cpu")
+    keeps_attention = bool(target.shared_cache or target.static_cache)
+    for_cpu = target.provider in (None, "cpu") and bool(part.spec.feedback)  # prompts of decoders
     return (
         lambda graph: to_slots(graph, parameter_names(model)),
         lambda graph: read_numbers(graph, part),

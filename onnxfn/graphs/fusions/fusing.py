@@ -284,7 +284,7 @@ def fuse_operators(model: Any, *, keeps_attention: bool = False, for_cpu: bool =
     """A simplified graph, converted to its opset, with its nodes fused into the largest operators of the opset.
 
     Attention without a kernel stays in several nodes, unless a later pass reads it: `keeps_attention`. `for_cpu`: the
-    graph has nodes that save time on processors alone.
+    graph has nodes that save time on processors alone, for prompts of a decoder.
     """
     from onnx_ir.passes import common
 
