@@ -33,7 +33,7 @@ BUDGET = {
     "architectures": 8_055,
     "weights": 2_894,
     "models": 1_816,
-    "graphs": 8_516,
+    "graphs": 8_515,
     "run": 1_329,
     "check": 6_129,
     "export": 12_130,

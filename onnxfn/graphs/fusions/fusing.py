@@ -166,10 +166,6 @@ def add_bias_last(model: Any) -> Any:
     return model
 
 
-LOWEST = -60.0
-"""The score of a hidden key, less the highest score of its query."""
-
-
 def bound_hidden_scores(model: Any) -> Any:
     """Bounds the scores of hidden keys where a mask compares positions, as those of decoders do.
 
@@ -187,7 +183,7 @@ def bound_hidden_scores(model: Any) -> Any:
             last = nodes.int_constant(model.graph, -1)
             highest = nodes.insert_value(node, "ReduceMax", [scores, last], scores, (*sizes[:-1], 1))
             below = nodes.insert_value(node, "Sub", [scores, highest], scores, sizes)
-            lowest = nodes.filled_constant(model.graph, LOWEST, [], scores.dtype)
+            lowest = nodes.filled_constant(model.graph, -60.0, [], scores.dtype)
             node.replace_input_with(0, nodes.insert_value(node, "Clip", [below, lowest], scores, sizes))
     return model
 
@@ -201,12 +197,15 @@ def _hides_later_keys(scores: Any) -> bool:
 
 def _compares(condition: Any) -> bool:
     """Whether a boolean tensor comes from a comparison of two computed tensors, as the positions of a text are."""
-    before = [condition.producer()] if condition.producer() else []
-    for node in before:
-        compares = nodes.is_operator(node, "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
-        if compares and all(nodes.constant_array(value) is None for value in node.inputs):
-            return True
-        before.extend({value.producer() for value in node.inputs if value is not None and value.producer()} - {*before})
+    pending, seen = [condition.producer()], set[Any]()
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in seen:
+            compares = nodes.is_operator(node, "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+            if compares and all(nodes.constant_array(value) is None for value in node.inputs):
+                return True
+            seen.add(node)
+            pending.extend(value.producer() for value in node.inputs if value is not None)
     return False
 
 
