@@ -9,10 +9,8 @@ from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture import trace_conditions, trace_settings
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths, symbolic_numbers
 from onnxfn.graphs.capture.several_traces import joined_traces
 from onnxfn.graphs.capture.trace_errors import WRAPPED, NotTranslated, trace_error, untranslated_message
-from onnxfn.graphs.translations import lowering
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.patching import applied, unused_patches
@@ -75,6 +73,8 @@ def capture(
 @contextmanager
 def tracing(model: Any, part: Part, noted: trace_settings.Noted, tick: Tick = no_tick) -> Iterator[Any]:
     """What holds while a part is traced, and is undone afterwards; gives the patches that were called."""
+    from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
+
     torch_name("exporter")
     tick()  # the first import of it takes a quarter of a second
     unchanged = unchanged_eval(model, part.spec.call.attention)
@@ -168,6 +168,8 @@ def any_program(model: Any, part: Part, noted: trace_settings.Noted) -> tuple[An
     If the model asks for a number, `int` and `float` are formulas in a second trace. If that ends, traces at several
     sizes are joined, and the second is the largest size of each axis that has one. Only a check tells if it is right.
     """
+    from onnxfn.graphs.capture.sequence_lengths import symbolic_numbers
+
     program: Any = None
     try:
         with unchanged_eval(model):
@@ -274,6 +276,8 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
     """The ONNX graph of an exported program. Raises NotTranslated when an operator has no translation."""
     import onnxscript.function_libs.torch_lib.ops  # noqa: F401 - a third of what `onnx_registry` takes
     import torch
+
+    from onnxfn.graphs.translations import lowering
 
     tick()
     looked_up: list[Any] = []

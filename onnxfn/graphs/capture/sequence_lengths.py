@@ -13,8 +13,11 @@ from itertools import product
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+import torch
 from attrs import field, frozen
 
+from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
+from onnxfn.architectures.patches.text import cos_sin_matrices
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.models.patching import replaced
 
@@ -72,8 +75,6 @@ def _pad(data: Any, sizes: PackedSizes, batch_first: bool, padding: float, time:
 
 def _is_step(time: Any, lengths: Any) -> Any:
     """Whether a step belongs to its sequence and is not padding: `[time, batch]`."""
-    import torch
-
     return torch.arange(time, device=lengths.device)[:, None] < lengths
 
 
@@ -114,10 +115,6 @@ def _data(data: Any, tensor: Any) -> Any:
 @contextmanager
 def dynamic_lengths(model: Any) -> Iterator[None]:
     """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts."""
-    import torch
-
-    from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
-
     functions, check = torch_name("recurrent_functions"), torch.nn.RNNBase.check_forward_args
 
     def check_padded(layer: Any, steps: Any, hidden: Any, sizes: Any) -> None:
@@ -146,7 +143,6 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
 @contextmanager
 def symbolic_numbers(model: Any) -> Iterator[None]:
     """In the code of a model, numbers and extremes of formulas are formulas in this thread while it lasts."""
-    import torch
 
     def converted(kind: Any, formula: Callable[[Any], Any], number: Any = 0, *base: Any) -> Any:
         return formula(number) if isinstance(number, torch.SymInt | torch.SymFloat) else kind(number, *base)
@@ -173,10 +169,6 @@ def _length(items: Any) -> Any:
 
 def _stft(original: Callable[..., Any], signal: Any, count: int, *settings: Any) -> Any:
     """The spectra of a signal by products with cosines and sines, as ONNX Runtime's are inexact but for powers of 2."""
-    import torch
-
-    from onnxfn.architectures.patches.text import cos_sin_matrices
-
     hop, length, window, is_normalized, is_half, is_complex, *_ = settings
     if count.bit_count() == 1 or is_half is False:
         return original(signal, count, *settings)
@@ -213,8 +205,6 @@ def _layers(
     lengths: Any = None,
 ) -> tuple[Any, ...]:
     """The outputs of the last layer and the last states of all; an odd number of weights has a projection."""
-    import torch
-
     layers, directions = layout
     every_state = (states,) if isinstance(states, torch.Tensor) else tuple(states)
     kinds = len(weights) // (layers * directions)
@@ -233,8 +223,6 @@ def _layer(
     recurrence: Recurrence, steps: Any, states: Sequence[Any], weights: Sequence[Sequence[Any]], lengths: Any = None
 ) -> tuple[Any, ...]:
     """The outputs `[time, batch, directions * size]` and the last states of one layer."""
-    import torch
-
     directions, (batch, size) = len(weights), states[0].shape[1:]
     inner, recurrent, *biases = (
         [_in_onnx_order(recurrence, tensor) for tensor in tensors] for tensors in zip(*weights, strict=True)
@@ -263,8 +251,6 @@ def _max_pool1d(
     ceil_mode: bool = False,  # noqa: FBT001, FBT002 - torch's own signature
 ) -> Any:
     """The largest number in each window, as pooling of images of height 1; torch's CPU function reads the length."""
-    import torch
-
     sizes = zip((1, 1, 0, 1), (kernel_size, stride or kernel_size, padding, dilation), strict=True)
     pairs = ((height, size[0] if isinstance(size, (tuple, list)) else size) for height, size in sizes)
     return torch.max_pool2d(input.unsqueeze(-2), *pairs, ceil_mode).squeeze(-2)
@@ -277,8 +263,6 @@ def _cdist(original: Callable[..., Any], x1: Any, x2: Any, p: float = 2.0, compu
 
 def _in_onnx_order(recurrence: Recurrence, weight: Any) -> Any:
     """A weight or bias with the gates in ONNX's order."""
-    import torch
-
     if len(recurrence.gates) == 1:
         return weight
     gates = weight.chunk(len(recurrence.gates))
@@ -293,8 +277,6 @@ def projected_layer(
     `steps` are `[time, batch, features]`, the hidden and cell states `[directions, batch, size]` each. `weights` has
     torch's for each direction: of inputs, of hidden states, two biases or none, the projection.
     """
-    import torch
-
     outputs, hidden, cells = [], [], []
     for direction, of_direction in enumerate(weights):
         ordered = reversed_steps(steps, lengths) if direction else steps
@@ -308,8 +290,6 @@ def projected_layer(
 
 def reversed_steps(steps: Any, lengths: Any = None) -> Any:
     """The steps of each sequence from its last to its first; padding stays where it is."""
-    import torch
-
     if lengths is None:
         return steps.flip(0)
     times = torch.arange(steps.shape[0], device=steps.device)[:, None]
@@ -319,8 +299,6 @@ def reversed_steps(steps: Any, lengths: Any = None) -> Any:
 
 def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], lengths: Any) -> tuple[Any, Any]:
     """The last states and the outputs of one direction. After the end of a sequence its states do not change."""
-    import torch
-
     of_inputs, of_hidden, *biases, projection = weights
     gates = steps @ of_inputs.T + sum(biases)
     times = torch.arange(steps.shape[0], device=steps.device)[:, None]

@@ -14,7 +14,6 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
 from onnxfn.graphs.sizes.size_factors import fast_sizes
 from onnxfn.models import forward
 from onnxfn.models.patching import replaced
@@ -39,6 +38,8 @@ def fast_export(tick: Tick) -> Iterator[None]:
     asks for it for each operator that it traces, so `tick` is called there, and where torch has changed a graph.
     """
     import torch.fx.config
+
+    from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
 
     metadata, setting = torch_name("tensor_metadata"), torch.fx.config.do_not_emit_stack_traces
     recompile = torch.fx.GraphModule.recompile

@@ -5,6 +5,8 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
+import torch
+
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.sizes.size_factors import ONE, factors, product, stride_factors
 
@@ -124,8 +126,6 @@ CHANNELS_LAST = (0, 2, 3, 1)
 
 def elementwise_rules() -> Mapping[Any, Rule]:
     """The rules of operators that torch does not decompose."""
-    import torch
-
     aten = torch.ops.aten
     rules = {getattr(aten, name).default: _like_floats for name in ELEMENTWISE.split()}
     pairs = (aten.add, aten.sub, aten.mul, aten.div)
@@ -135,8 +135,6 @@ def elementwise_rules() -> Mapping[Any, Rule]:
 
 def composite_rules() -> Mapping[Any, Rule]:
     """The rules of operators that torch decomposes before it asks for a fake output."""
-    import torch
-
     aten = torch.ops.aten
     return {
         aten.linear.default: _linear,
@@ -151,8 +149,6 @@ def composite_rules() -> Mapping[Any, Rule]:
 
 def _new(like: Any, sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
     """A fake tensor of the dtype and device of another."""
-    import torch
-
     with torch_name("without_dispatch")():
         tensor = torch.empty_strided(tuple(sizes), tuple(strides), dtype=like.dtype, device="meta")
     return torch_name("FakeTensor")(like.fake_mode, tensor, like.fake_device)
@@ -249,8 +245,6 @@ def _attended(query: Any, *_: Any, **__: Any) -> Any:
 
 def _interpolated(image: Any, output_size: Sequence[Any] | None, *options: Any) -> Any:
     """An image of the new size, in the memory order that torch chooses."""
-    import torch
-
     order = CHANNELS_LAST if torch_name("memory_format")(image) is torch.channels_last else _in_order(image)
     sizes = (*image.shape[:2], *torch_name("interpolated_size")(image.shape, output_size, options[-1]))
     return _new(image, sizes, strides_in_order(sizes, order))

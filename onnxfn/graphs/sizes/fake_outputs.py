@@ -14,6 +14,8 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+import torch
+
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.sizes.dense_outputs import Rule, composite_rules, elementwise_rules, viewed
 
@@ -21,8 +23,6 @@ from onnxfn.graphs.sizes.dense_outputs import Rule, composite_rules, elementwise
 @contextmanager
 def fast_fake_outputs() -> Iterator[None]:
     """Adds the rules to torch's own table of such functions, and removes them again."""
-    import torch
-
     table, key = torch_name("fast_functions")(), torch_name("DispatchKey").CompositeImplicitAutograd
     with ExitStack() as stack:
         for function, rule in elementwise_rules().items():
@@ -77,8 +77,6 @@ def _by_torch(function: Any) -> Callable[..., Any]:
 
 def _view(mode: Any, tensor: Any, shape: Any) -> Any:
     """The elements of a tensor in another shape, in the same memory."""
-    import torch
-
     output = viewed(tensor, shape)
     if output is not None:
         return output

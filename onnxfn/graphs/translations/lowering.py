@@ -18,7 +18,9 @@ from functools import cache
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
+import torch
 from toolz import memoize
+from torch.fx import map_arg
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.models.patching import replaced
@@ -137,8 +139,6 @@ def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
 
 def _trace(node: Any) -> Any:
     """The graph of an operator on fake tensors of its inputs' sizes; None if torch has no decomposition of it."""
-    from torch.fx import map_arg
-
     # Its placeholders are the nodes that the operator reads, in their order.
     inputs = node.all_input_nodes
     values = [input_.meta.get("val") for input_ in inputs]
@@ -225,8 +225,6 @@ def write_out_of_place(graph: Any, node: Any) -> bool:
 
 def _out_of_place(node: Any) -> Any:
     """The out-of-place form of a node's operator: `aten::relu` for `aten::relu_`; None if there is none."""
-    import torch
-
     packet = operator_name(node).removeprefix("aten::").partition(".")[0]
     if not packet.endswith("_") or packet.startswith("_"):
         return None
@@ -254,8 +252,6 @@ def _views(written: Any) -> list[Any]:
 
 def _keeps_dtype_and_shape(node: Any) -> bool:
     """Whether the operator that returns a new tensor returns one of the dtype and the shape of the old one."""
-    import torch
-
     old, tensors = node.args[0].meta["val"], list(input_tensors(node))
     if operator_name(node) == "aten::index_put_":
         tensors = [node.args[2].meta["val"]]  # the others are the indices
@@ -280,8 +276,6 @@ def _with_views(base: Any) -> Iterator[Any]:
 
 def _scattered(graph: Any, view: Any, source: Any, new: Any) -> Any:
     """A node for the source of a view, with a new value for the view; it is inserted after that value."""
-    import torch
-
     if str(view.meta["val"].shape) == str(source.meta["val"].shape):  # a slice that takes everything
         return new
     operator = getattr(torch.ops.aten, SCATTERS[operator_name(view)]).default
@@ -293,8 +287,6 @@ def _scattered(graph: Any, view: Any, source: Any, new: Any) -> Any:
 
 def _without_single_parts(graph: Any) -> None:
     """Replaces the only part of a tensor that is split into one by the tensor: ONNX has no sequence of one part."""
-    import torch
-
     splits = operator.attrgetter("chunk.default", "split.Tensor", "split_with_sizes.default")(torch.ops.aten)
     for node in graph.nodes:
         if node.target in splits and len(node.meta["val"]) == 1:
@@ -360,8 +352,6 @@ def _translated_overload(node: Any, registry: Any) -> Any:
 
 def _rewrite(graph: Any, node: Any) -> None:
     """Replaces a node by one with a translation, or removes it, where this module knows how."""
-    import torch
-
     name = operator_name(node)
     if name.startswith(("aten::_assert_", "aten::sym_constrain_range")):  # it only checks its inputs
         graph.erase_node(node)
@@ -379,8 +369,6 @@ def _rewrite(graph: Any, node: Any) -> None:
 
 def _replace(graph: Any, node: Any, by: Any) -> None:
     """Replaces a node by another. The program knows its outputs by name: a node that is an output becomes a copy."""
-    import torch
-
     if any(user.op == "output" for user in node.users):
         node.target, node.args, node.kwargs = torch.ops.aten.clone.default, (by,), {}
     else:
@@ -390,8 +378,6 @@ def _replace(graph: Any, node: Any, by: Any) -> None:
 
 def _promotes(node: Any, operators: frozenset[str]) -> bool:
     """Whether a node may promote: its tensors are not all of the dtype of its result, or it reads a float or a size."""
-    import torch
-
     result, name = node.meta.get("val"), operator_name(node).partition(".")[0]
     conditions = {torch.bool} if name == "aten::where" else set()  # a condition takes no part in the promotion
     dtypes = {tensor.dtype for tensor in input_tensors(node)} - conditions
