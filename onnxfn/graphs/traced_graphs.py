@@ -19,7 +19,7 @@ from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain
 from onnxfn.graphs.nodes.slots import pretranspose, put_in_turn, to_slots
 from onnxfn.graphs.passes.naming import add_metadata, name_nodes, name_ports, order_ports
-from onnxfn.graphs.passes.shared_cache import share_cache, tell_lengths
+from onnxfn.graphs.passes.shared_cache import for_single_texts, share_cache, tell_lengths
 from onnxfn.graphs.passes.simplify import (
     convert_opset,
     read_numbers,
@@ -90,6 +90,8 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
     """The graph of a part, from a trace of all layers that the model has now; its parameters are slots."""
     with timed("capture", part.name) as tick:
         built = capture(model, part, tick, is_joined=options.joins_traces, source_lines=options.source_lines)
+    if part.spec.target.shared_cache:
+        built = evolve(built, limits=(*built.limits, *for_single_texts(part.spec)))
     constants = (f"{each.name}={each.value!r}" for each in part.spec.call.constants)
     facts = {
         "task": part.spec.task or "",

@@ -64,9 +64,8 @@ def _cannot_run(model: Any, part: Part, arrays: Mapping[str, Array], case: str, 
     where = f"{type(model).__name__} does not run in PyTorch on inputs of {part.name}{case and ' in case ' + case}"
     pairs = [(arrays[name].shape[at], axis) for name, axes in part.inputs.items() for at, axis in axes.items()]
     size, longest = max(pair for pair in [*pairs, (0, "_")] if pair[1].isidentifier() and pair[1] != part.spec.batch)
-    advice += (
-        f"; if {longest} is too long, use with_shapes(spec, {longest}=(1, N)) with N below {size}" if size > 1 else ""
-    )
+    advice += f"; if {longest} is too long, use with_shapes(spec, {longest}=(1, N)) with N below {size}" * (size > 1)
+    advice += "; if a value is out of range, give its generator another `high`" * isinstance(error, IndexError)
     ends = {name: f" from {array.min()} to {array.max()}" if array.size else "" for name, array in arrays.items()}
     inputs = listed((f"{name} {array.dtype}{[*array.shape]}{ends[name]}" for name, array in arrays.items()), most=6)
     return f"{where}: {type(error).__name__}: {first_line(error)}{advice}; inputs: {inputs}"

@@ -47,7 +47,7 @@ class AxisFacts:
 
     def __str__(self) -> str:
         only, low, high = (self.low, None, None) if is_fixed(self) else (None, self.low, self.high)
-        low = None if low in range(SMALLEST_DYNAMIC_SIZE + 1) else low
+        low = None if low in range(SMALLEST_DYNAMIC_SIZE) else low
         words = {"is": only, "from": low, "up to": high, "when": self.when, "traced at": self.size, "named": self.new}
         return " ".join((self.name, *(f"{word} {value}" for word, value in words.items() if value is not None)))
 

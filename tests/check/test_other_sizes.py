@@ -143,9 +143,9 @@ RANGED = [(lambda x: x.flip(1) if x.shape[1] > 8 else x, ""), (lambda x: x * {64
 def test_a_range_of_a_derived_spec_has_both_sides_of_a_branch_and_its_ends_are_tried(function, wrong, tmp_path):
     spec = onnxfn.derived(function, sample={"x": torch.randn(2, 5)}, axes={"x": "batch time"})
     with pytest.raises(onnxfn.errors.CheckFailed, match=wrong) if wrong else nullcontext():
-        result = onnxfn.export(onnxfn.with_shapes(spec, time=(4, 64)), function, tmp_path / "m.onnx")
-        assert [each.text for each in result.limits] == ["time >= 4", "time <= 64"]
-        for x in torch.randn(2, 4), torch.randn(2, 9), torch.randn(2, 64):
+        result = onnxfn.export(onnxfn.with_shapes(spec, time=(2, 64)), function, tmp_path / "m.onnx")
+        assert [each.text for each in result.limits] == ["time >= 2", "time <= 64"]
+        for x in torch.randn(2, 2), torch.randn(2, 9), torch.randn(2, 64):
             np.testing.assert_array_equal(result(x=x)["output"], function(x))
 
 

@@ -78,12 +78,12 @@ def test_no_configuration_is_written_for_a_module_without_one(tmp_path):
 
 @pytest.mark.parametrize("library", ["sentence_transformers", "diffusers"])
 @pytest.mark.parametrize("trust", [False, True])
-def test_the_caller_says_to_each_library_whether_code_may_run(library, trust, monkeypatch):
+def test_the_caller_says_to_each_library_whether_code_may_run(library, trust, monkeypatch, tmp_path):
     """Without the argument, a library would decide by itself, or ask at the terminal."""
     calls = []
     monkeypatch.setattr(loading, "resolve", lambda *_, **__: lambda *words, **named: calls.append((words, named)))
-    load_library_model(library, "org/model", trust_remote_code=trust)
-    assert calls == [(("org/model",), {"trust_remote_code": trust})]
+    load_library_model(library, str(tmp_path), trust_remote_code=trust)
+    assert calls == [((str(tmp_path),), {"trust_remote_code": trust})]
 
 
 def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path):

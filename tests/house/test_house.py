@@ -29,14 +29,14 @@ TOP_LEVEL = {"pyproject.toml", "onnxfn", "tests", "benchmarks", ".ci", *TEXTS}
 LONGEST_FUNCTION, MOST_IMPORTS, MOST_FILES = 60, 25, 20
 
 BUDGET = {
-    "specs": 9_836,
+    "specs": 9_835,
     "architectures": 8_055,
     "weights": 2_894,
-    "models": 1_816,
-    "graphs": 8_515,
+    "models": 1_815,
+    "graphs": 8_493,
     "run": 1_329,
     "check": 6_129,
-    "export": 12_130,
+    "export": 12_127,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

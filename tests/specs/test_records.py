@@ -138,7 +138,7 @@ def test_an_export_without_a_check_prints_that_it_is_unchecked():
     ("axis", "said"),
     [
         (onnxfn.AxisFacts("sequence_length", low=4), "sequence_length from 4"),
-        (onnxfn.AxisFacts("n", low=2, high=512), "n up to 512"),
+        (onnxfn.AxisFacts("n", low=2, high=512), "n from 2 up to 512"),
         (onnxfn.AxisFacts("n", 8, "size", "size", "is_fixed", "N"), "n is size when is_fixed traced at 8 named N"),
     ],
 )

@@ -202,7 +202,7 @@ def _weights_of(model: Any, values: GraphValues) -> Callable[[str], frozenset[st
     )
 
 
-NOT_BISECTED = "only single runs are bisected; PyTorch has the weights of a quantized file; validate checks the rest"
+NOT_BISECTED = "bisect compares single runs; validate compares each weight, too, and the texts that a decoder generates"
 
 
 @frozen(field_transformer=typed_fields)
@@ -220,7 +220,7 @@ class Divergence:
 
     >>> print(Divergence("model.onnx"))
     model.onnx: in the cases that run no output differs from PyTorch's
-      only single runs are bisected; PyTorch has the weights of a quantized file; validate checks the rest
+      bisect compares single runs; validate compares each weight, too, and the texts that a decoder generates
     """
 
     file: str

@@ -69,7 +69,7 @@ def _sample_input(sample: SampleTensor, pattern: str | None, float_dtype: str) -
     if len(words) != len(shape) or not all(fits):
         raise InvalidSpec(
             f"{name!r} has {len(shape)} axes {list(shape)}, and its pattern is {pattern!r}; write one word for each "
-            "axis, and numbers as they are"
+            "axis; a number is the size that the axis has here"
         )
     axes = axis_map(" ".join(str(size) if word == "_" else word for word, size in zip(words, shape, strict=True)))
     path = () if sample.path == (name,) else sample.path

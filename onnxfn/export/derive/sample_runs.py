@@ -157,12 +157,11 @@ def at_sizes(spec: ExportSpec, sizes: Mapping[str, int], several: Mapping[str, i
 
 def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
     """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own."""
-    # No trace is needed if outputs have the axes of the spec at far sizes.
+    # No trace is needed if outputs have the axes of the spec at far sizes, and at small ones if the module runs there.
     part, traced = Part("model", resolved(spec, {})), tuple[tuple[str, ...], ...]()
-    far, after = _far_run(model, part)
-    if _is_right_far_away(spec, run, far, after):
+    sizes, ((far, after), small) = known_sizes(part.spec, {}), _far_and_small_runs(model, part)
+    if _is_right_at(spec, run, far, after) and (None in small or sizes in small or _is_right_at(spec, run, *small)):
         return spec
-    sizes = known_sizes(part.spec, {})
     with suppress(CaptureFailed, InvalidSpec):  # the export says so
         traced = output_words(model, part)
     outputs, own = [], dict[str, str]()
@@ -177,19 +176,20 @@ def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
     return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
 
 
-def _far_run(model: Any, part: Part) -> tuple[Sizes, tuple[Any, ...] | None]:
-    """Sizes where lengths are 2, 3, ... times as large, and the outputs there; None if a size depends on values."""
+def _far_and_small_runs(model: Any, part: Part) -> list[tuple[Sizes, tuple[Any, ...] | None]]:
+    """Sizes where lengths are 2, 3, ... times as large, then 2, 3, ..., each with the outputs, None if it has none."""
     near, batch = known_sizes(part.spec, {}), batch_symbol(part.spec)
+    lengths = list(enumerate([name for name in near if name != batch], 2))
     # An image that a model resizes to a fixed height has the same width at twice its size.
-    grown = {name: near[name] * times + 1 for times, name in enumerate([each for each in near if each != batch], 2)}
-    far = within({**near, **grown}, part.spec.limits)
+    others = {name: near[name] * times + 1 for times, name in lengths}, {name: small for small, name in lengths}
+    moved = [within({**near, **each}, part.spec.limits) for each in others]
     part = with_sizes_as_axes(part)
     with tracing(model, part, {}):
-        return far, fake_outputs(model, part, far)
+        return [(each, fake_outputs(model, part, each)) for each in moved]
 
 
-def _is_right_far_away(spec: ExportSpec, run: Run, far: Sizes, after: tuple[Any, ...] | None) -> bool:
-    """Whether each axis of the outputs has the size of one of the inputs, or one size, also at far sizes."""
+def _is_right_at(spec: ExportSpec, run: Run, far: Sizes, after: tuple[Any, ...] | None) -> bool:
+    """Whether each axis of the outputs has the size of one of the inputs, or one size, also at these other sizes."""
     moving = [symbols(output.axes) for output in spec.outputs]
     is_known = all(far.keys() >= {*terms(symbol)} for each in moving for symbol in each.values())
     if after is None or far == known_sizes(resolved(spec, {}), {}) or not is_known:

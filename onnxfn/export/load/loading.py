@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.load.class_tasks import served_tasks, task_of
-from onnxfn.export.load.folders import ADAPTER, refuse_revision_of_files
+from onnxfn.export.load.folders import ADAPTER, checkpoint_folder
 from onnxfn.export.load.load_errors import CONFIG, load_errors, no_bars, weights_ticked
 from onnxfn.export.load.quantized import checked_quantization, load_dequantized
 from onnxfn.models.pretrained import pretrained
@@ -25,7 +25,7 @@ from onnxfn.specs.converters import resolve
 from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, WITH_PAST
-from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
+from onnxfn.weights.checkpoint_files import checkpoint_files
 from onnxfn.weights.checkpoint_links import entries
 
 LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
@@ -159,14 +159,11 @@ def load_library_model(
     except (UnknownName, ImportError, RuntimeError) as error:  # diffusers raises each of these for a missing package
         cause = error.__cause__ or error
         raise ModelNotFound(f"{name} needs {library}, which cannot be imported: {first_line(cause)}") from None
-    folder, is_timm = Path(name), library == "timm"
-    if folder.is_dir():
-        checkpoint_files(folder, patterns_of(library))
+    checkpoint_folder(name, library, revision)
     with load_errors(name, f"{name} could not be loaded with {library}"), no_bars():
-        if is_timm:  # it has no code of checkpoints
+        if library == "timm":  # it has no code of checkpoints
             model = load(f"local-dir:{name}", pretrained=with_weights)
         else:
-            refuse_revision_of_files(name, revision)
             options = {"revision": revision} if revision else {}
             model = pretrained(load, name, trust_remote_code=trust_remote_code, **options)
     return model.eval() if hasattr(model, "eval") else model

@@ -68,8 +68,8 @@ def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
         spec = for_provider(spec, provider, dtype=dtype if request.dtypes else None)
     else:
         spec = with_dtypes(spec, float=cast("FloatDtype", dtype))
-    for name, value in values.items():
-        spec = CHANGES[name](spec, value, config_or_model)
+    for name in sorted(values, key="opset".__eq__):  # last: other edits raise an opset that is too low for them
+        spec = CHANGES[name](spec, values[name], config_or_model)
     return spec
 
 

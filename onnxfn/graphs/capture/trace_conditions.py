@@ -285,9 +285,11 @@ def check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
 def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ...]:
     """The limits of the trace and those of the plan, of each axis the narrowest ones. What is fixed has one size."""
     of_plan, fixed, stated = part.spec.limits, fixed_sizes(part.spec), list[Condition]()
-    for name in dict.fromkeys((*limits, *(name for each in of_plan for name in symbols_of(each.text)))):
+    own = {symbol for axes in part.inputs.values() for symbol in axes.values()}
+    least_of = {name: low for name, (low, _) in ranges(part.spec).items() if low > 1 and name in own}
+    for name in dict.fromkeys((*limits, *least_of, *(name for each in of_plan for name in symbols_of(each.text)))):
         (low, high), (least, most) = limits.get(name, ANY_SIZE), range_of(of_plan, name)
-        low = max(low if low > SMALLEST_DYNAMIC_SIZE else 0, least)
+        low = max(low if low > SMALLEST_DYNAMIC_SIZE else 0, least, least_of.get(name, 0))
         highest = min((end for end in (high, most, fixed.get(name)) if end is not None), default=None)
         stated += range_conditions(name, low or None, highest) if name not in fixed or low == highest else ()
     with_lines = {each.text: each for each in of_plan}

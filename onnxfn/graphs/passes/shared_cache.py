@@ -8,11 +8,24 @@ the text. It reads `[batch, length, heads * size]`, and it is told the length of
 from typing import Any
 
 from onnxfn.graphs.nodes import nodes
-from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.axes import symbols
+from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.conditions import Condition
+from onnxfn.specs.edits.caches import PAST
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.cache_tensors import LENGTH_AXIS, LENGTHS, growing_inputs
 
 RANK = 4
+
+
+def for_single_texts(spec: PlannedSpec) -> tuple[Condition, ...]:
+    """When GroupQueryAttention runs, if not always: it takes a past and several new tokens for one text alone."""
+    names, fixed = symbols(spec.inputs[LENGTHS[0]].axes), fixed_sizes(spec)
+    sizes = {names[0]: 1, names[1]: 1, PAST: 0}
+    is_always = any(fixed.get(name) == size for name, size in sizes.items())
+    text = " or ".join(f"{name} == {size}" for name, size in sizes.items() if name not in fixed)
+    return () if is_always else (Condition(text),)
 
 
 def share_cache(model: Any, part: Part) -> Any:

@@ -19,8 +19,8 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import CacheRow, Constant, InputSpec, NestedDummy, OutputSpec, Source
 
 PAST = "past_sequence_length"
-SCATTER_OPSET = 24
-"""The first opset with TensorScatter, and with the lengths of texts as an input of Attention."""
+SHARED_OPSET, SCATTER_OPSET = 23, 24
+"""The first opsets for caches in buffers: 23 has Attention; 24 has TensorScatter, and Attention reads lengths."""
 
 PAST_TOKENS = "batch_size past_sequence_length+sequence_length"
 """The axes of an attention mask over cached and new tokens."""

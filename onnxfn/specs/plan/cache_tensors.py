@@ -15,7 +15,7 @@ from onnxfn.specs.axes import AxisMap, axis, symbols, terms
 from onnxfn.specs.axis_symbols import AxisFacts, graph_axes
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import Path
-from onnxfn.specs.edits.caches import LAYER, NEXT, PAST, SCATTER_OPSET
+from onnxfn.specs.edits.caches import LAYER, NEXT, PAST, SCATTER_OPSET, SHARED_OPSET
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened
 from onnxfn.specs.records import InputSpec, NestedDummy, OutputSpec, Source
 
@@ -37,7 +37,9 @@ def growing_inputs(spec: PlannedSpec) -> tuple[str, ...]:
 
 def unshared_reason(spec: PlannedSpec) -> str:
     """Why a cache cannot lie in a shared buffer; empty if nothing is known against it."""
-    growing = growing_inputs(spec)
+    growing, opset = growing_inputs(spec), spec.target.opset or SHARED_OPSET
+    if opset < SHARED_OPSET:
+        return f"it needs opset {SHARED_OPSET} or later, and the spec has opset {opset}"
     missing = [name for name in LENGTHS if name not in spec.inputs]
     if missing or not growing:
         return f"the graph takes no {missing[0] if missing else 'keys and values that grow'}"

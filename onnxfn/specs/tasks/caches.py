@@ -7,12 +7,9 @@ from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import case, runs
 from onnxfn.specs.algebra.spec import ExportSpec, Target, inner_specs
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.caches import SCATTER_OPSET, kv_cache
+from onnxfn.specs.edits.caches import SCATTER_OPSET, SHARED_OPSET, kv_cache
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
-
-OPSET = 23
-"""The first opset with Attention and RotaryEmbedding, which the graph is made of."""
 
 NOT_BOTH = "a cache is static or has shared buffers, not both: leave one of the two out"
 
@@ -23,7 +20,7 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
 
     The graph has com.microsoft's GroupQueryAttention, with a body for other programs than ONNX Runtime. A program may
     give the same memory as past and as present; then no step copies the cache. With caches that grow the graph does the
-    same. With the layout `hub`, `genai_config.json` says `past_present_share_buffer: true`. The opset is 23 or later.
+    same. With the layout `hub`, `genai_config.json` says `past_present_share_buffer: true`. A lower opset becomes 23.
 
     The operator takes a past and several new tokens for one text alone. For several texts it takes a prompt without a
     past, padded on either side, and then one token a step.
@@ -52,7 +49,7 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
             f"GroupQueryAttention does not compute the attention of {spec.name or 'this spec'}, so its cache cannot "
             "lie in a shared buffer"
         )
-    target = Target(shared_cache=True, opset=max(OPSET, chosen.target.opset or OPSET))
+    target = Target(shared_cache=True, opset=max(SHARED_OPSET, chosen.target.opset or 0))
     prompts = (case(name, sized(past_sequence_length=0)) for name in ("right-padded", "left-padded"))
     return compose(chosen, *prompts, ExportSpec(target=target))
 
@@ -94,7 +91,7 @@ def with_static_cache(spec: ExportSpec, length: int = 2048) -> ExportSpec:
             f"{spec.name or 'this spec'} has no static cache: no keys and values grow for {chosen.task}; decoders have "
             "them, for text-generation-with-past"
         )
-    opset = max(SCATTER_OPSET, chosen.target.opset or SCATTER_OPSET)
+    opset = max(SCATTER_OPSET, chosen.target.opset or 0)
     return compose(chosen, ExportSpec(target=Target(static_cache=length, opset=opset)))
 
 
