@@ -54,12 +54,16 @@ def insert_branches(model: Any, other: Any, condition: Condition, axes: Mapping[
     Before: inputs and outputs of both graphs have the names of the plan. `axes`: an input, and the number of its axis,
     for each axis in the condition.
     After: the graph is an If, with the nodes of the two graphs as its branches. Shared weights are duplicates until
-    `merge_slots`. CaptureFailed if the condition has an operator that ONNX does not have for whole numbers.
+    `merge_slots`. CaptureFailed if the condition has an operator that ONNX does not have for whole numbers, or an
+    output has other fixed sizes on the other side.
     """
     import onnx_ir
     from onnx_ir.tape import Tape
 
     graph, tape = model.graph, Tape()
+    pairs = zip(graph.outputs, other.graph.outputs, strict=True)
+    if unequal := [value.name for value, elsewhere in pairs if value.shape != elsewhere.shape]:
+        raise CaptureFailed(f"{unequal[0]} has another shape where {condition.text} is false")
     inputs = {value.name: value for value in graph.inputs}
     sizes = {name: (inputs[axes[name][0]], axes[name][1]) for name in symbols_of(condition.text)}
     is_true = _value(tape, ast.parse(condition.text, mode="eval").body, sizes)

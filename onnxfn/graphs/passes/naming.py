@@ -159,7 +159,10 @@ def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> i
     where = f"{part.name}: axis {index} of {name!r}"
     if axis.kind == "dynamic":
         if isinstance(size, int):
-            raise CaptureFailed(f"{where} is dynamic in the plan ({axis.symbol}), but the model fixes it to {size}")
+            edit = f"write {size} for it, or trace at sizes where it moves"
+            raise CaptureFailed(
+                f"{where} is dynamic in the plan ({axis.symbol}), but the trace fixes it to {size}; {edit}"
+            )
         return axis.symbol
     size = size if isinstance(size, int) else _constant(str(size)) or size
     if not isinstance(size, int):

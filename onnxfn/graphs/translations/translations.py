@@ -50,6 +50,7 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         aten.adaptive_avg_pool1d.default: partial(_adaptive_avg_pool, 1),
         aten.adaptive_avg_pool2d.default: partial(_adaptive_avg_pool, 2),
         aten.batch_norm.default: _batch_norm,
+        **{getattr(aten, f"conv{axes}d").padding: partial(_convolution, axes) for axes in (1, 2, 3)},
         aten.copy.default: _copy,
         aten.flatten.using_ints: _flatten,
         aten.gelu.default: _gelu,
@@ -118,6 +119,27 @@ def _gelu(tensor: Any, approximate: str = "none") -> Any:
     else:
         curve = op.Erf(op.Div(tensor, number(math.sqrt(2))))
     return op.Mul(op.Mul(tensor, number(0.5)), op.Add(curve, number(1.0)))
+
+
+def _convolution(
+    axes: int,
+    tensor: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: str = "valid",
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """A convolution with the padding "same", of which an odd element is behind, or "valid", none."""
+    strides, dilations = (np.broadcast_to(each, axes).tolist() for each in (stride, dilation))
+    sizes = weight.shape[2:] if padding == "same" else [1] * axes
+    reach = [step * (int(size) - 1) for step, size in zip(dilations, sizes, strict=True)]
+    pads = [*(each // 2 for each in reach), *(each - each // 2 for each in reach)]
+    one_picture = len(tensor.shape) == axes + 1
+    pictures = op.Unsqueeze(tensor, integers(0)) if one_picture else tensor
+    result = op.Conv(pictures, weight, bias, strides=strides, pads=pads, dilations=dilations, group=groups)
+    return op.Squeeze(result, integers(0)) if one_picture else result
 
 
 def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:

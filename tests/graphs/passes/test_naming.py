@@ -42,11 +42,11 @@ def test_an_output_that_is_an_input_gets_its_own_name():
 @pytest.mark.parametrize(
     ("model", "planned", "message"),
     [
-        (graph(("s4", 8)), PLANNED, "model: axis 1 of 'x' is dynamic in the plan (width), but the model fixes it to 8"),
+        (graph(("s4", 8)), PLANNED, "model: axis 1 of 'x' is dynamic in the plan (width), but the trace fixes it to 8"),
         (
             graph(output_shape=("s4", 8)),
             PLANNED,
-            "model: axis 1 of 'y' is dynamic in the plan (width), but the model fixes it to 8",
+            "model: axis 1 of 'y' is dynamic in the plan (width), but the trace fixes it to 8",
         ),
         (
             graph(output_shape=("s4", "s9")),
