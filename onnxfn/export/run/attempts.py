@@ -77,7 +77,9 @@ def build_variants(job: Job, output: Output) -> Built:
     built, plans = [], plans_by_dtype(job.plan)
     for dtype, plan in plans.items():
         with _dtype_in_errors(dtype if len(plans) > 1 else None):
-            own = job_of_variant(job, _with_bits(job, output, plan))
+            if any(rule.within for part in plan.parts for rule in part.spec.target.quantization):
+                plan = with_chosen_bits(output.source, job.model, plan, job.timed)  # noqa: PLW2901 - its rules state bits
+            own = job_of_variant(job, plan)
             of_model = output if own.model is job.model else evolve(output, unbound_graph=captured_once())
             built.append(build_until_checked(own, of_model))
     return built[0] if len(built) == 1 else _joined_variants(built)
@@ -229,13 +231,6 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
         return job.model
     with job.timed("convert", "") as tick, ticking_operators(tick):
         return without_values(job.model, dtype)
-
-
-def _with_bits(job: Job, output: Output, plan: Plan) -> Plan:
-    """A plan whose rules state the bits of each weight: where a limit decides about them, they are chosen."""
-    if not any(rule.within for part in plan.parts for rule in part.spec.target.quantization):
-        return plan
-    return with_chosen_bits(output.source, job.model, plan, job.timed)
 
 
 def _with_codes(job: Job, output: Output, part: Part, graph: Any, left: Any) -> Any:
