@@ -39,6 +39,11 @@ class LateText:
         return repr(self.written())
 
 
+def late(written: Callable[..., str], *arguments: Any) -> LateText:
+    """The message that a function makes of arguments."""
+    return LateText(partial(written, *arguments))
+
+
 class UnknownName(OnnxfnError, LookupError):
     """A name does not exist: of a task, a model type, an input, a size, a getter, a function.
 

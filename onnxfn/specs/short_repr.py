@@ -105,9 +105,7 @@ def grouped_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 def number_ranges(numbers: Sequence[int]) -> str:
     """Growing numbers as text, three and more in a row as a range."""
-    runs = [
-        [number for _, number in run] for _, run in groupby(enumerate(numbers), lambda indexed: indexed[1] - indexed[0])
-    ]
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
     return ",".join(f"{run[0]}..{run[-1]}" if len(run) >= _LEAST_RANGE else ",".join(map(str, run)) for run in runs)
 
 
