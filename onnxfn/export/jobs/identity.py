@@ -14,6 +14,7 @@ from attrs import asdict, evolve
 from onnxfn.export.jobs.request import ExportRequest, build_of
 from onnxfn.export.load.load_errors import checkpoint_fault
 from onnxfn.graphs.templates import fingerprints
+from onnxfn.graphs.templates.fingerprints import package_versions
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
 from onnxfn.specs.stored.serialize import digest
 from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
@@ -41,7 +42,7 @@ def job_digest(job: ExportRequest, source: Path) -> str:
             state = file.stat()
             known = sha256_of(file) if state.st_size <= TEXT_BYTES else f"{state.st_size} {state.st_mtime_ns}"
             facts.append(f"{file.relative_to(folder)} {known}")
-    return _sha256((*facts, *fingerprints.package_versions()))
+    return _sha256((*facts, *package_versions()))
 
 
 def _files(source: Path, patterns: tuple[str, ...]) -> set[Path]:
@@ -105,7 +106,7 @@ def _checkpoint_fingerprint(folder: Path) -> str | None:
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
         return None
     installed = sorted(info.name for path in sys.path for info in Path(path or ".").glob("*.dist-info"))
-    facts.extend((*fingerprints.package_versions(), *installed))
+    facts.extend((*package_versions(), *installed))
     return None if unsafe else _sha256(facts)
 
 
