@@ -25,7 +25,6 @@ from onnxfn.check.variants.file_weights import quantized_file
 from onnxfn.check.variants.float_form import body_form, float_form, name_in_memory
 from onnxfn.check.variants.proof import NO_PROOF, Proof, has_bodies, is_proven_apart, is_quantized, variant_measurements
 from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
-from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, exact_outputs, rounding_decides
 from onnxfn.graphs.traced_graphs import noted_conditions, with_assumed_limits, with_limits
@@ -195,6 +194,8 @@ def _with_weights(part: Part, reference: str) -> str:
 
 def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
     """The faults of the weights of a file, and the errors of its quantized weights."""
+    from onnxfn.check.variants.weight_bytes import weight_findings
+
     findings = weight_findings(model, part, file, tick)
     if not is_quantized(part.spec):
         return findings, ()

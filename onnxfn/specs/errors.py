@@ -19,7 +19,7 @@ NO_MEMORY = ("allocate memory", "std::bad_alloc")
 """What a RuntimeError of torch or ONNX Runtime says if there is not enough memory."""
 
 SHOWN_CHARACTERS = 60
-"""Characters of a value that a message shows."""
+"""Characters of a value that a message or a summary shows."""
 
 
 class OnnxfnError(Exception):
@@ -37,6 +37,11 @@ class LateText:
 
     def __repr__(self) -> str:
         return repr(self.written())
+
+
+def late(written: Callable[..., str], *arguments: Any) -> LateText:
+    """The message that a function makes of arguments."""
+    return LateText(partial(written, *arguments))
 
 
 class UnknownName(OnnxfnError, LookupError):
@@ -162,10 +167,14 @@ def first_line(error: BaseException) -> str:
     return f"{line} {others[0]}".strip() if line.endswith(":") else line or type(error).__name__
 
 
+def beginning(text: str) -> str:
+    """A text, cut after 60 characters."""
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+
+
 def shortened(value: object) -> str:
     """A value as Python writes it in ASCII, cut after 60 characters."""
-    text = ascii(value).replace("\n", " ")  # the text of a module has lines
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+    return beginning(ascii(value).replace("\n", " "))  # the text of a module has lines
 
 
 def closest(name: str, known: Iterable[str]) -> str:

@@ -14,11 +14,10 @@ from typing import Any
 
 from attrs import NOTHING, Factory, fields
 
+from onnxfn.specs.errors import beginning
+
 LONGEST_REPR = 300
 """Characters of the longest `repr` of a record."""
-
-LONGEST_TEXT = 60
-"""Characters of a text that a summary shows."""
 
 
 def short_repr(record: Any) -> str:
@@ -42,11 +41,7 @@ def counted(number: int, plural: str) -> str:
 
 def rounded(value: Any) -> str:
     """A value as text: of a float three digits, of a long text its beginning."""
-    return f"{value:.3g}" if isinstance(value, float) else _beginning(str(value))
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+    return f"{value:.3g}" if isinstance(value, float) else beginning(str(value))
 
 
 def specified(record: Any) -> Iterator[tuple[str, Any]]:
@@ -63,7 +58,7 @@ def _words(record: Any, values: dict[str, Any]) -> Iterator[str]:
     required = {field.name for field in fields(type(record)) if field.default is NOTHING}
     for name, value in values.items():
         if isinstance(value, str):
-            yield _beginning(value)
+            yield beginning(value)
         elif isinstance(value, Collection):
             yield counted(len(value), name)
         elif name in required or isinstance(value, int | float):
@@ -110,9 +105,7 @@ def grouped_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 def number_ranges(numbers: Sequence[int]) -> str:
     """Growing numbers as text, three and more in a row as a range."""
-    runs = [
-        [number for _, number in run] for _, run in groupby(enumerate(numbers), lambda indexed: indexed[1] - indexed[0])
-    ]
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
     return ",".join(f"{run[0]}..{run[-1]}" if len(run) >= _LEAST_RANGE else ",".join(map(str, run)) for run in runs)
 
 

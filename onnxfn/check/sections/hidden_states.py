@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from attrs import frozen
 
 from onnxfn.check.cuts.recorded_tensors import real_tensors
@@ -66,8 +67,6 @@ def recorded_hidden_states(
 
 def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Array:
     """The result of a layer in a wider dtype, on copies of its arguments: it may change a cache."""
-    import torch
-
     dtype = getattr(torch, wider)
     arguments, named = copied(
         (arguments, named), lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor.clone()
@@ -78,8 +77,6 @@ def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Arra
 
 def first_array(value: Any) -> Array:
     """A copy of the first tensor of real numbers in arguments or a result as an array: float64, or float32."""
-    import torch
-
     tensor = next(real_tensors(value), None)
     if tensor is None:
         raise InvalidSpec("a layer takes or returns no hidden states")

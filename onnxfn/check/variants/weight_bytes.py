@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir
+import torch
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
@@ -18,8 +20,6 @@ from onnxfn.weights.onnx_files import stored_tensors
 def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> tuple[str, ...]:
     """One line for each weight of a file that differs from the model's, or has NaN or infinite elements."""
     # Infinite elements of buffers mask scores.
-    import torch
-
     tensors = model.state_dict(keep_vars=True)
     named = [(stored, tensors[stored.name]) for stored in stored_tensors(file) if stored.name in tensors]
     read = cache(lambda path: np.asarray(np.memmap(path, np.uint8, "r")))
@@ -34,8 +34,6 @@ def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) ->
 
 def _not_finite(name: str, tensor: Any) -> str:
     """The finding for a parameter with NaN or infinite elements; empty if all are finite."""
-    import torch
-
     tensor = tensor.detach()
     if not tensor.is_floating_point() or torch.isfinite(tensor.sum()):
         return ""
@@ -56,8 +54,6 @@ def _difference(stored: TensorEntry, tensor: Any, read: Callable[[Path], Array])
 
 def _first_different_row(stored: TensorEntry, tensor: Any, read: Callable[[Path], Array]) -> int | None:
     """The first row, along the first axis, that differs between the file and a tensor; None if there is none."""
-    import onnx_ir
-
     if not stored.length:
         return None
     data = read(stored.file)[stored.offset : stored.offset + stored.length]
@@ -67,8 +63,6 @@ def _first_different_row(stored: TensorEntry, tensor: Any, read: Callable[[Path]
 
 def _in_dtype(tensor: Any, dtype: str) -> Any:
     """The tensor in a dtype of ONNX; None if the tensor has numbers of another kind, as a quantized weight does."""
-    import torch
-
     wanted = getattr(torch, numpy_dtype(dtype).name, None)
     if wanted is None or wanted.is_floating_point != tensor.is_floating_point():
         return None

@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from onnxfn.check.cases.references import OutputArrays, Reference, case_reference
 from onnxfn.check.cuts.graph_values import computed_values
 from onnxfn.check.cuts.runs import written_graph
-from onnxfn.check.verdict import choices, verdict
+from onnxfn.check.verdict import verdict
 from onnxfn.check.verdict.compare import Exact, compare, valid_elements
 from onnxfn.check.verdict.roundings import ROUNDINGS, error_of_sums, rounded_otherwise
 from onnxfn.models.dtypes import torch_dtype
@@ -101,6 +101,8 @@ def _of_same_values(
 
 def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[verdict.Comparison, ...]:
     """The comparisons where PyTorch picks and answers as the file does; none if it does not, or not by rounding."""
+    from onnxfn.check.verdict import choices
+
     part, written = checked.part, written_graph(checked.file, checked.content)
     picked, compared = choices.picked_positions(written), choices.compared_values(written)
     if not picked and not compared:
@@ -114,7 +116,6 @@ def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[ve
         return ()
     if not chosen:
         return ()
-
     label = ", ".join(text for text in (choices.PICKED, choices.ANSWERED) if text in dict(chosen.values()))
     actual = tuple(values[name] for name in part.outputs)
     as_file = evolve(checked, choosing=partial(choices.choosing_again, chosen))

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+import torch
 
 from onnxfn.check.cuts.runs import WrittenGraph
 from onnxfn.check.cuts.vertices import is_float
@@ -65,8 +66,6 @@ def choosing_as_file(picks: Sequence[Array], answers: Sequence[Array], precision
     than its own. Each ONNX answer is matched to the first PyTorch comparison of the same shape whose result it equals
     up to rounding. Yields the positions so far, and the answers that differ from PyTorch's.
     """
-    import torch
-
     unpicked, unanswered, chosen = [*picks], [*answers], dict[int, tuple[str, Array]]()
 
     def of_pick(number: int, scores: Any, dim: int, own: Any) -> Any:
@@ -100,8 +99,6 @@ def choosing_again(chosen: Chosen) -> Iterator[None]:
     """A context in which PyTorch, in this thread, repeats its choices of an earlier run."""
 
     def same(number: int, _: Any, __: Any, own: Any) -> Any:
-        import torch
-
         _, array = chosen.get(number, ("", np.empty(0)))
         return torch.from_numpy(array) if number in chosen and array.shape == tuple(own.shape) else own
 
@@ -112,8 +109,6 @@ def choosing_again(chosen: Chosen) -> Iterator[None]:
 @contextmanager
 def _choosing(of_pick: OfChoice, of_comparison: OfChoice) -> Iterator[None]:
     """A context in which torch picks positions, and compares real numbers with a number, by two functions."""
-    import torch
-
     numbers = count()
 
     def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from onnxfn.architectures.placeholders import Placeholders, TokenTypes
 from onnxfn.architectures.wrappers.feature_methods import feature_method
@@ -92,8 +93,6 @@ def texts_of_generate(
     model: Any, part: Part, arguments: Mapping[str, Array], steps: int, never: Collection[int]
 ) -> Array:
     """The texts that `model.generate` writes greedily without `never` and an end. CaptureFailed if it does not run."""
-    import torch
-
     ends_texts = model.config.model_type == "blip"
     # One more token after each prompt, where its end stands.
     ended = {IDS: np.concatenate([arguments[IDS], arguments[IDS][:, -1:]], axis=1)} if ends_texts else {}

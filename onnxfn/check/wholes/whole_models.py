@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from attrs import evolve
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
+from onnxfn.architectures.wrappers.wide_rows import width_of
 from onnxfn.check.check import differences
 from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error, ordinary_logits
 from onnxfn.check.variants.measures import cosine_of
@@ -99,8 +101,6 @@ def whole_model_report(
 
 def _cosines(whole: Whole, in_torch: Whole, prompt: Prompt) -> Iterator[float]:
     """The cosine of the logits of a prompt and those of PyTorch in float32."""
-    import torch
-
     _, actual, expected, is_token = prompt_logits(whole, prompt, in_torch, torch.float32)
     yield cosine_of(actual[is_token], expected[is_token])
 
@@ -155,8 +155,6 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
 
 def _unread_types(whole: Whole) -> list[str]:
     """A line for each argument with token types that no file takes, although attention depends on them."""
-    from onnxfn.architectures.wrappers.wide_rows import width_of  # imports torch
-
     parameters = inspect.signature(whole.model.forward).parameters
     taken = {*whole.decoder.inputs, width_of(whole.model).types}
     types, both_ways = whole.known.types, reads_prompts_both_ways(whole.decoder.spec.call)

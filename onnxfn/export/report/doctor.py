@@ -7,12 +7,11 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from attrs import field
 
-from onnxfn.specs.algebra.public_calls import NEWEST_TRIED, newer_than_tried
+from onnxfn.specs.algebra.public_calls import NEWEST_TRIED, installed_version, newer_than_tried
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.record import record
 from onnxfn.specs.results.printing import file_size
@@ -82,11 +81,11 @@ def _packages() -> Iterator[Finding]:
     yield Finding("onnxfn", VERSION)
     yield Finding("python", platform.python_version())
     for name in NEEDED:
-        newest, installed = NEWEST_TRIED.get(name), _version(name)
+        newest, installed = NEWEST_TRIED.get(name), installed_version(name)
         tried = f" (tried up to {newest})" if newest else ""
         advice = newer_than_tried({name: installed}) if installed and newest else ""
         yield Finding(name, f"{installed or 'not installed'}{tried}", advice if installed else f"pip install {name}")
-    yield Finding("optional", ", ".join(f"{name} {_version(name) or '(not installed)'}" for name in OPTIONAL))
+    yield Finding("optional", ", ".join(f"{name} {installed_version(name) or '(not installed)'}" for name in OPTIONAL))
     import onnxruntime
 
     yield Finding("providers", ", ".join(onnxruntime.get_available_providers()))
@@ -113,10 +112,3 @@ def _disk(name: str, folder: Path) -> Finding:
     free = shutil.disk_usage(existing).free
     advice = "" if free >= LEAST_BYTES and os.access(existing, os.W_OK) else "free space, or change the permissions"
     return Finding(name, f"{folder}, {file_size(free).partition(',')[0]} free", advice)
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""

@@ -4,7 +4,6 @@ import json
 import platform
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
-from importlib.metadata import distributions
 from math import inf, isfinite, prod
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from attrs import asdict, evolve, frozen
 
 from onnxfn.export.jobs.options import Values
 from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.algebra.public_calls import installed_version
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.results.measurements import Measurement, SectionError, multiple
@@ -258,8 +258,7 @@ def dtype_name(onnx_name: str) -> str:
 
 def package_versions() -> dict[str, str | None]:
     """The versions of the packages that build, write and check graphs; None for one that is not installed."""
-    installed = {name: next(iter(distributions(name=name)), None) for name in PACKAGES}
-    return {name: None if package is None else package.version for name, package in installed.items()}
+    return {name: installed_version(name) for name in PACKAGES}
 
 
 def check_facts(report: Report | None) -> dict[str, Any]:

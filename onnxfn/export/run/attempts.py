@@ -14,19 +14,10 @@ from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.calibration import Left, Source, calibrated, left_lines
 from onnxfn.export.load.mixed_bits import with_chosen_bits
 from onnxfn.export.load.quantized import weights_text
+from onnxfn.export.run import retries
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, provider_remarks, write_input_adapter
 from onnxfn.export.run.file_checks import Job, check_files, faults_of, is_static, job_of_variant, joined
-from onnxfn.export.run.retries import (
-    KEPT,
-    RETRIES,
-    Failure,
-    Output,
-    check_asked_ranges,
-    keep_values,
-    unsearched_lines,
-    with_other_sides,
-    with_wide_values,
-)
+from onnxfn.export.run.retries import Failure, Output
 from onnxfn.graphs.build import build_graph, captured_once, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers, with_functions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
@@ -77,7 +68,9 @@ def build_variants(job: Job, output: Output) -> Built:
     built, plans = [], plans_by_dtype(job.plan)
     for dtype, plan in plans.items():
         with _dtype_in_errors(dtype if len(plans) > 1 else None):
-            own = job_of_variant(job, _with_bits(job, output, plan))
+            if any(rule.within for part in plan.parts for rule in part.spec.target.quantization):
+                plan = with_chosen_bits(output.source, job.model, plan, job.timed)  # noqa: PLW2901 - its rules state bits
+            own = job_of_variant(job, plan)
             of_model = output if own.model is job.model else evolve(output, unbound_graph=captured_once())
             built.append(build_until_checked(own, of_model))
     return built[0] if len(built) == 1 else _joined_variants(built)
@@ -122,7 +115,7 @@ def build_until_checked(job: Job, output: Output) -> Built:
         attempt, result = _without_overflow(*attempt, first, reasons)
         failures += [first] if isinstance(first, Failure) and isinstance(result, Failure) else []
     searched = result
-    for stage, change in RETRIES:
+    for stage, change in retries.RETRIES:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
         failures.append(result)
@@ -135,14 +128,14 @@ def build_until_checked(job: Job, output: Output) -> Built:
         attempt, result = _without_overflow(*attempt, result, reasons)
         if isinstance(result, Failure):
             raise result.error
-    both = with_other_sides(job, *attempt, result.graphs)
+    both = retries.with_other_sides(job, *attempt, result.graphs)
     if both is not None:
         wider = _retried(job, "both sides", *both)
         result = wider if isinstance(wider, Built) else _retried(job, "one side", *attempt)
         assert isinstance(result, Built)
-    check_asked_ranges(job, result.graphs)
+    retries.check_asked_ranges(job, result.graphs)
     retraced = [reason for failure in failures if (reason := _reason_to_retrace(failure))]
-    plan = _with_lines(result.plan, unsearched_lines(job, result.graphs, reasons) if may_overflow else ())
+    plan = _with_lines(result.plan, retries.unsearched_lines(job, result.graphs, reasons) if may_overflow else ())
     return evolve(result, plan=plan, traced_layers=tuple(retraced[:1]) or result.traced_layers)
 
 
@@ -164,12 +157,12 @@ def _without_overflow(
         if isinstance(result, Failure) and not isinstance(result.error, CheckFailed):
             break
         models = [graph.model for graph in result.graphs]
-        changed = with_wide_values(*attempt, models, reasons, in_all_cases=isinstance(result, Failure))
+        changed = retries.with_wide_values(*attempt, models, reasons, in_all_cases=isinstance(result, Failure))
         if changed is None:
             break
         attempt, result = changed, _retried(job, "float32 values", *changed, result.graphs)
     if isinstance(result, Failure) and isinstance(first, Built):
-        remarks = [remark.removesuffix(KEPT) for remark in attempt[0].plan.remarks]
+        remarks = [remark.removesuffix(retries.KEPT) for remark in attempt[0].plan.remarks]
         attempt = evolve(job, plan=evolve(job.plan, remarks=remarks)), output
         result = _retried(job, "float16 values", *attempt)
     return attempt, result
@@ -231,13 +224,6 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
         return without_values(job.model, dtype)
 
 
-def _with_bits(job: Job, output: Output, plan: Plan) -> Plan:
-    """A plan whose rules state the bits of each weight: where a limit decides about them, they are chosen."""
-    if not any(rule.within for part in plan.parts for rule in part.spec.target.quantization):
-        return plan
-    return with_chosen_bits(output.source, job.model, plan, job.timed)
-
-
 def _with_codes(job: Job, output: Output, part: Part, graph: Any, left: Any) -> Any:
     """The graph of a part with what its rules choose by runs on real inputs, if any does. `left`: see `calibrated`."""
     if not is_static(part) and not any(rule.calibrated for rule in part.spec.target.quantization):
@@ -254,7 +240,7 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     left: Left = {}
     models = [_with_codes(job, output, part, graph.model, left) for part, graph in pairs]
     if output.wide:
-        keep_values(job.plan, output, models)
+        retries.keep_values(job.plan, output, models)
     check_layers(job.model, job.plan, models)
     written = [*map(with_functions, models)] if output.options.functions else models
     files = write_graphs(job.plan, written, job.folder, output.options, job.timed, check=job.check != "none")

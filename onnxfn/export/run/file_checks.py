@@ -10,12 +10,9 @@ from attrs import evolve, fields, frozen
 from onnxfn.check.cases.references import far_cases, other_sizes, references, stated_limits
 from onnxfn.check.check import check as check_part
 from onnxfn.check.limits import FoundLimits, found_limits
-from onnxfn.check.sections.check import check_by_sections
-from onnxfn.check.sections.far_texts import far_text_report
 from onnxfn.check.variants.proof import Proof, as_written, check_error, variant_kind
 from onnxfn.check.variants.text_references import TextReferences
 from onnxfn.check.verdict.verdict import exact_outputs
-from onnxfn.check.wholes.whole_models import whole_model_report
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.models.folded_norms import with_folded_norms
@@ -58,6 +55,10 @@ def job_of_variant(job: Job, plan: Plan) -> Job:
 
 def check_files(job: Job, *, must_pass: bool = False) -> Report:
     """The report on the files of a plan. CheckFailed if it `must_pass`; by sections, no text is decoded."""
+    from onnxfn.check.sections.check import check_by_sections
+    from onnxfn.check.sections.far_texts import far_text_report
+    from onnxfn.check.wholes.whole_models import whole_model_report
+
     reports: list[Report] = []
     job = evolve(job, plan=as_written(job.plan, job.folder))
     dtype = job.plan.parts[0].spec.target.float_dtype

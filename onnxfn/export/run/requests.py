@@ -36,7 +36,7 @@ def export_request(
             spec = spec_of(request, model)
             on_plan(plan_of(request, spec, model))
             return _export_loaded(request, spec, model, other, on_event)
-    checkpoint = read_checkpoint(_folder(request))
+    checkpoint = read_checkpoint(checkpoint_folder(request.checkpoint, revision=request.revision))
     config = _configuration(request, checkpoint.folder)
     if request.spec is not None or has_row(config):
         spec = spec_of(request, config)
@@ -65,7 +65,7 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
         with _loaded_elsewhere(request, on_event, with_weights=False) as (model, _):
             planned = plan_of(request, spec_of(request, model), model)
             return with_checked_buffers(model, with_weight_bytes(planned, model))
-    config = _configuration(request, _folder(request))
+    config = _configuration(request, checkpoint_folder(request.checkpoint, revision=request.revision))
     try:
         spec = spec_of(request, config)
     except InvalidSpec as error:
@@ -76,10 +76,6 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     trust = request.trust_remote_code
     model = model_without_weights(config, planned.parts[0].spec, trust_remote_code=trust)
     return with_checked_buffers(model, with_weight_bytes(planned, model))
-
-
-def _folder(request: ExportRequest) -> Path:
-    return checkpoint_folder(request.checkpoint, revision=request.revision)
 
 
 def _configuration(request: ExportRequest, folder: Path) -> Any:

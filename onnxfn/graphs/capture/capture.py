@@ -9,7 +9,6 @@ from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture import trace_conditions, trace_settings
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.capture.several_traces import joined_traces
 from onnxfn.graphs.capture.trace_errors import WRAPPED, NotTranslated, trace_error, untranslated_message
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
@@ -202,6 +201,8 @@ def _conditions_at(model: Any, noted: trace_settings.Noted, tick: Tick, part: Pa
 
 
 def _joined_program(model: Any, part: Part) -> tuple[Any, Mapping[str, int]]:
+    from onnxfn.graphs.capture.several_traces import joined_traces
+
     module, ends = joined_traces(model, part, exported_program)
     return exported_program(model, part, module=module), ends
 

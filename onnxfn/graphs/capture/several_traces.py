@@ -15,6 +15,7 @@ from math import isclose, prod
 from operator import add, attrgetter, floordiv, mul, sub
 from typing import Any
 
+import torch
 from attrs import evolve
 from numpy.random import default_rng
 
@@ -129,8 +130,6 @@ def _joined_programs(programs: Sequence[Any]) -> Any:
 
 def _check_alike(modules: Sequence[Any], same: Sequence[Any], lengths: set[int]) -> None:
     """Raises CaptureFailed if nodes at one place of several graphs are not the same operator, or constant."""
-    import torch
-
     if len(lengths) > 1 or len({(node.op, node.target) for node in same if node.op != "placeholder"}) > 1:
         raise CaptureFailed(f"the model calls other operators at other sizes, such as {same[0].target}")
     if same[0].op == "get_attr":
@@ -176,14 +175,12 @@ def _formula(values: Numbers, sizes: Sizes, near: Sizes, before: Any) -> Any:
 
 def _of_one(values: Numbers, of: Numbers, size: Any) -> Iterator[Any]:
     """The numbers as a formula of a size: `(a * size + b) // c`, or a real number times a power of it."""
-    from torch import sym_float
-
     if type(values[0]) is float:
         # Attention divides by the root of a size.
         for exponent in (1.0, -1.0, 0.5, -0.5) if all(of) else ():
             factor = values[0] / of[0] ** exponent
             if all(isclose(value, factor * each**exponent) for value, each in zip(values, of, strict=True)):
-                yield (mul, (pow, (sym_float, size), exponent), factor)
+                yield (mul, (pow, (torch.sym_float, size), exponent), factor)
     elif values[0] < 0:
         yield from ((mul, formula, -1) for formula in _of_one(tuple(-value for value in values), of, size))
     else:
@@ -197,10 +194,8 @@ def _of_one(values: Numbers, of: Numbers, size: Any) -> Iterator[Any]:
 
 def _of_two(values: Numbers, of: Numbers, size: Any, of_other: Numbers, other: Any) -> Iterator[Any]:
     """The numbers as a formula of two sizes: their product, times a number; their difference, sum, or the larger."""
-    from torch import sym_max
-
     products = tuple(map(mul, of, of_other))
-    for function, of_numbers in ((sub, sub), (add, add), (sym_max, max)):
+    for function, of_numbers in ((sub, sub), (add, add), (torch.sym_max, max)):
         if values == tuple(map(of_numbers, of, of_other)):
             yield (function, size, other)
     if products[0] and values == tuple(each * (values[0] // products[0]) for each in products):
@@ -209,8 +204,6 @@ def _of_two(values: Numbers, of: Numbers, size: Any, of_other: Numbers, other: A
 
 def _nodes(graph: Any, formula: Any) -> Any:
     """The nodes of a formula: a number, a size `(node, axis)`, or a function and its operands."""
-    import torch
-
     match formula:
         case (function, *operands) if callable(function):
             return graph.call_function(function, tuple(_nodes(graph, each) for each in operands))

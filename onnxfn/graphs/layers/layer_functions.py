@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import onnx_ir
 from attrs import frozen
+from toolz import groupby
 
 from onnxfn.graphs.layers.repeat_layers import same_operation
 from onnxfn.graphs.nodes.nodes import all_inputs, module_path
@@ -45,9 +47,7 @@ def with_layer_functions(model: Any) -> Any:
     while ends:
         matches = {node: _LAYER.match(module_path(node), end + 1) for node, end in ends.items()}
         ends = {node: match.end() for node, match in matches.items() if match is not None}
-        paths: dict[str, list[Any]] = {}
-        for node, end in ends.items():
-            paths.setdefault(module_path(node)[:end], []).append(node)
+        paths = groupby(lambda node, ends=ends: module_path(node)[: ends[node]], ends)
         for first, *others in _equal_layers(_layers(copy.graph, paths)):
             name = first.path.rpartition(".")[0] or "layers"
             number = names[name] = names.get(name, -1) + 1
@@ -126,8 +126,6 @@ def _outline(layer: Layer) -> tuple[Any, ...]:
 
 def _add_function(model: Any, name: str, layer: Layer) -> Any:
     """Adds the function of a layer to a model. Its names are those of the layer, without the path of the layer."""
-    import onnx_ir
-
     graph = onnx_ir.GraphView(layer.inputs, layer.outputs, nodes=layer.nodes).clone()
     domains = {"", *(node.domain for node in graph.all_nodes())}
     graph.opset_imports.update({each: version for each, version in model.opset_imports.items() if each in domains})
@@ -144,8 +142,6 @@ def _add_function(model: Any, name: str, layer: Layer) -> Any:
 
 def _call(graph: Any, function: Any, layer: Layer) -> None:
     """Puts a call of a function in place of the nodes of a layer."""
-    import onnx_ir
-
     call = onnx_ir.node(function.name, layer.inputs, domain=LAYERS, num_outputs=len(layer.outputs), name=layer.path)
     graph.append(call)
     for old, new in zip(layer.outputs, call.outputs, strict=True):

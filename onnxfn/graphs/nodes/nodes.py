@@ -234,14 +234,8 @@ Slice = tuple[Any, tuple[int, int, int]]
 
 def shape_of(value: Any) -> tuple[Any, ...]:
     """The sizes of a value: an integer or a symbol for each axis, None for an unknown size, () for an unknown shape."""
-    return () if value is None or value.shape is None else tuple(map(_size, value.shape))
-
-
-def _size(size: Any) -> int | str | None:
-    if isinstance(size, int):
-        return size
-    symbol = getattr(size, "value", size)
-    return None if symbol is None else str(symbol)
+    sizes = () if value is None or value.shape is None else value.shape
+    return tuple(size if isinstance(size, int) else size.value for size in sizes)
 
 
 def last_size(value: Any) -> int | None:

@@ -69,8 +69,7 @@ def _matmul_of_blocks(weight: StoredWeight, node: Any) -> None:
 
 
 def _conv_of_integers(weight: StoredWeight, node: Any) -> None:
-    attributes = {key: each.value for key, each in node.attributes.items()}
-    product = _integer_product(weight, node, "ConvInteger", **attributes)
+    product = _integer_product(weight, node, "ConvInteger", **node.attributes)
     bias = node.inputs[2] if len(node.inputs) > 2 else None  # noqa: PLR2004 - data, weight, bias
     if bias is not None:
         axes = int_constant(weight.graph, *range(1, len(weight.shape) - 1))
@@ -83,9 +82,8 @@ def _matmul_of_dequantized(weight: StoredWeight, node: Any) -> None:
 
 
 def _conv_of_dequantized(weight: StoredWeight, node: Any) -> None:
-    attributes = {key: each.value for key, each in node.attributes.items()}
     inputs = [node.inputs[0], _dequantized(weight, node), *node.inputs[2:]]
-    _finish(node, insert_value(node, "Conv", inputs, *_like(node), **attributes))
+    _finish(node, insert_value(node, "Conv", inputs, *_like(node), **node.attributes))
 
 
 def _dequantized(weight: StoredWeight, node: Any) -> Any:

@@ -29,16 +29,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.errors import (
-    InvalidSpec,
-    LateText,
-    MissingValue,
-    OnnxfnError,
-    closest,
-    listed,
-    refuse_unknown,
-    shortened,
-)
+from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, closest, late, listed, refuse_unknown, shortened
 from onnxfn.specs.records import Getter, Normalizer, Source
 
 OPERATORS: Mapping[type[ast.AST], str] = MappingProxyType(
@@ -220,7 +211,7 @@ def _path_value(config: Snapshot, path: str) -> Any:
         if keys.get(key) is None:
             part = f" (part {index + 1} of {path!r})" if "." in path else ""
             known = [name for name, value in keys.items() if value is not None]
-            raise MissingValue(LateText(partial(_without_key, f"{key!r}{part}", key, known)))
+            raise MissingValue(late(_without_key, f"{key!r}{part}", key, known))
         value = keys[key]
     return value
 
@@ -236,7 +227,7 @@ def _either(read: Reader, *sources: Source) -> Any:
             return read(source)
         except MissingValue as problem:
             problems.append(problem)
-    raise MissingValue(LateText(partial(_joined, problems)))
+    raise MissingValue(late(_joined, problems))
 
 
 def _joined(problems: list[MissingValue]) -> str:

@@ -4,7 +4,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache, wraps
 from numbers import Integral, Real
 from os import PathLike
@@ -48,13 +48,15 @@ def newer_packages_noted() -> Iterator[None]:
 
 def _imported() -> dict[str, str]:
     """The versions of these packages that are imported: others have no part in an error."""
-    from importlib.metadata import PackageNotFoundError, version  # not needed unless there is an error
+    names = sorted(NEWEST_TRIED.keys() & sys.modules.keys())
+    return {name: version for name in names if (version := installed_version(name))}
 
-    versions = {}
-    for name in sorted(NEWEST_TRIED.keys() & sys.modules.keys()):
-        with suppress(PackageNotFoundError):  # onnxruntime is also distributed under other names
-            versions[name] = version(name)
-    return versions
+
+def installed_version(name: str) -> str | None:
+    """The version of a package; None if it is not installed: onnxruntime is also distributed under other names."""
+    from importlib.metadata import distributions  # not needed unless there is an error
+
+    return next((package.version for package in distributions(name=name)), None)
 
 
 def _numbers(text: str) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from attrs import evolve, field
 
+from onnxfn.specs import records
 from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import as_tuple
@@ -15,21 +16,6 @@ from onnxfn.specs.errors import InvalidSpec, refuse_unknown
 from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.record import record
-from onnxfn.specs.records import (
-    ArgumentBuilder,
-    CacheRow,
-    Constant,
-    Edit,
-    File,
-    Generator,
-    InputSpec,
-    Link,
-    Normalizer,
-    OutputSpec,
-    Patch,
-    has_tensor,
-    tensor_of,
-)
 from onnxfn.specs.results import printing
 
 Past = Literal["inputs", "outputs", "both"]
@@ -68,7 +54,7 @@ class Dummies:
         generators: The generators that inputs refer to. The sizes are those of `axes`.
     """
 
-    generators: Named[Generator] = field(default=Named((), "generator"), converter=by_name)
+    generators: Named[records.Generator] = field(default=Named((), "generator"), converter=by_name)
 
 
 @record(kw_only=True)
@@ -86,9 +72,9 @@ class Call:
 
     loader: str | None = None
     submodule: str | None = None
-    constants: Named[Constant] = field(default=Named((), "constant"), converter=by_name)
-    builders: Named[ArgumentBuilder] = field(default=Named((), "builder"), converter=by_name)
-    patches: Named[Patch] = field(default=Named((), "patch"), converter=by_name, metadata={"join": "patches"})
+    constants: Named[records.Constant] = field(default=Named((), "constant"), converter=by_name)
+    builders: Named[records.ArgumentBuilder] = field(default=Named((), "builder"), converter=by_name)
+    patches: Named[records.Patch] = field(default=Named((), "patch"), converter=by_name, metadata={"join": "patches"})
     attention: str | None = None
 
 
@@ -101,7 +87,7 @@ class Cache:
         past: `inputs`, `outputs` or `both`; None when the graph has no cache.
     """
 
-    rows: Named[CacheRow] = field(default=Named((), "cache row"), converter=by_name)
+    rows: Named[records.CacheRow] = field(default=Named((), "cache row"), converter=by_name)
     past: Past | None = None
 
 
@@ -161,8 +147,8 @@ class Parts:
     """
 
     behaviors: Named[Overlay] = field(default=Named((), "behavior"), converter=by_name, metadata={"join": "overlays"})
-    files: Named[File] = field(default=Named((), "file"), converter=by_name)
-    links: Named[Link] = field(default=Named((), "link"), converter=by_name)
+    files: Named[records.File] = field(default=Named((), "file"), converter=by_name)
+    links: Named[records.Link] = field(default=Named((), "link"), converter=by_name)
 
 
 @record(kw_only=True)
@@ -199,9 +185,9 @@ class ExportSpec:
     name: str | None = None
     task: str | None = None
     derived: str | None = None
-    inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
-    outputs: Named[OutputSpec] = field(default=Named((), "output"), converter=by_name)
-    normalizer: Normalizer = Normalizer()
+    inputs: Named[records.InputSpec] = field(default=Named((), "input"), converter=by_name)
+    outputs: Named[records.OutputSpec] = field(default=Named((), "output"), converter=by_name)
+    normalizer: records.Normalizer = records.Normalizer()
     dummies: Dummies = Dummies()
     axes: Named[AxisFacts] = field(default=Named((), "axis"), converter=by_name, metadata={"join": "axes"})
     limits: tuple[Condition, ...] = field(default=(), converter=as_tuple, metadata={"join": "limits"})
@@ -213,8 +199,8 @@ class ExportSpec:
     check: Check = Check()
     target: Target = Target()
 
-    __getitem__ = tensor_of
-    __contains__ = has_tensor
+    __getitem__ = records.tensor_of
+    __contains__ = records.has_tensor
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))
@@ -232,7 +218,7 @@ class Overlay:
 
     name: str
     spec: ExportSpec = field(factory=ExportSpec)
-    edits: tuple[Edit, ...] = field(default=(), converter=as_tuple)
+    edits: tuple[records.Edit, ...] = field(default=(), converter=as_tuple)
 
 
 def inner_specs(spec: ExportSpec) -> Iterator[ExportSpec]:
@@ -253,7 +239,9 @@ def each_spec(spec: ExportSpec, change: Callable[[ExportSpec], ExportSpec]) -> E
     return evolve(changed, tasks=inside(changed.tasks), cases=inside(changed.cases), parts=parts)
 
 
-def with_changed_input(spec: ExportSpec, name: str, change: Callable[[InputSpec], InputSpec]) -> ExportSpec:
+def with_changed_input(
+    spec: ExportSpec, name: str, change: Callable[[records.InputSpec], records.InputSpec]
+) -> ExportSpec:
     """The spec with a change of an input, wherever a spec inside it has that input. UnknownName if none has it."""
     known = dict.fromkeys(tensor.name for inner in inner_specs(spec) for tensor in inner.inputs)
     refuse_unknown("input", name, known, of=spec.name or "this spec")

@@ -153,9 +153,8 @@ def _available(spec: ExportSpec, encoder: AxisMap) -> Available:
 def _hidden_states(name: str, axes: AxisMap, layers: Source) -> ExportSpec:
     """A spec of the input of the first layer (number 0) and the output of each layer."""
     per_layer = OutputSpec(f"{name}.{NEXT}", axes, (name, NEXT), layers=layers)
-    return compose(
-        gives(f"{name}.0", axes, path=(name, 0)), ExportSpec(outputs=(per_layer,)), always(output_hidden_states=True)
-    )
+    first = gives(f"{name}.0", axes, path=(name, 0))
+    return compose(first, ExportSpec(outputs=(per_layer,)), always(output_hidden_states=True))
 
 
 def _attentions(

@@ -169,7 +169,7 @@ def weight_sections(plan: Any) -> Sections:
 def chosen_sections(plan: Any, report: Any = None) -> Sections:
     """What is predicted of chosen bits beside what was measured, and these bits; before an export the limits alone."""
     if not plan.chosen:
-        pairs = ((part.name, rule.within) for part in plan for rule in _rules(part))
+        pairs = ((part.name, rule.within) for part in plan for rule in part.spec.target.quantization)
         limits = dict.fromkeys((name, f"within {within}") for name, within in pairs if within)
         return [("bits are chosen while PyTorch runs; bytes are those of the fewest", [*limits])] if limits else []
     head = ("file", "within", "KL, predicted", "measured", "bytes of weights, predicted", "written")
@@ -179,13 +179,10 @@ def chosen_sections(plan: Any, report: Any = None) -> Sections:
         (part, str(each.within), f"{each.kl:.3g}", kl.get(part, ""), file_size(each.bytes), sizes.get(part, ""))
         for part, each in ((each.part, each) for each in plan.chosen)
     ]
-    bits = {each.part: [(rule.where, _bits(rule)) for rule in _rules(plan[each.part])] for each in plan.chosen}
+    rules = {each.part: plan[each.part].spec.target.quantization for each in plan.chosen}
+    bits = {part: [(rule.where, _bits(rule)) for rule in of_part] for part, of_part in rules.items()}
     by_part = ((f"bits of the weights of {part}", grouped_rows(of_part)) for part, of_part in bits.items())
     return [("bits that were chosen", with_heads(head, rows)), *by_part]
-
-
-def _rules(part: Any) -> Any:
-    return part.spec.target.quantization
 
 
 def _bits(rule: Any) -> str:

@@ -64,6 +64,7 @@ def exported_facts(exported: Any) -> ResultFacts:
     graphs = {name: sizes[PurePath(name).name] for name in names if PurePath(name).name in sizes}
     first = {f"{part.name}.onnx": part for part in exported.plan.parts if is_first_variant(part, exported.plan)}
     of_first = {name: first[PurePath(name).name] for name in graphs or first if PurePath(name).name in first}
+    fused = [(f"{part}.onnx", "; ".join(map(str, each))) for part, each in exported.fusions if each]
     return ResultFacts(
         " · ".join(printing.exported_words(exported)),
         printing.exported_summary(exported),
@@ -84,10 +85,7 @@ def exported_facts(exported: Any) -> ResultFacts:
         ],
         [
             ("repeated layers", [(repeat,) for repeat in exported.repeats]),
-            (
-                "fused operators",
-                [(f"{part}.onnx", "; ".join(map(str, each))) for part, each in exported.fusions if each],
-            ),
+            ("fused operators", fused),
         ],
         exported.report,
         exported.seconds,
@@ -161,11 +159,9 @@ def port_sections(ports: Mapping[str, Ports], *, are_named: bool = False) -> Sec
     """
     looped = {name for name, each in ports.items() if "decoder" in name or any("past" in row[0] for row in each[0])}
     ordered = sorted(ports.items(), key=lambda item: item[0] not in looped)  # those are called for each token
+    shows_file = are_named or len(ordered) > 1
     return [
-        (
-            f"{kind}{f' of {PurePath(name).name}' if are_named or len(ordered) > 1 else ''}",
-            joined_rows(grouped_rows(rows)),
-        )
+        (f"{kind}{f' of {PurePath(name).name}' if shows_file else ''}", joined_rows(grouped_rows(rows)))
         for name, of_file in ordered
         for kind, rows in zip(("inputs", "outputs"), of_file, strict=True)
     ]
