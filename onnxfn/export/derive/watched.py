@@ -13,7 +13,6 @@ from operator import add
 from types import FunctionType, MappingProxyType
 from typing import Any
 
-import torch
 from attrs import field, frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
@@ -58,6 +57,8 @@ class Watched:
 
 def components(program: Any) -> dict[str, Any]:
     """The modules by name of a dict, a module, or an object with `components`. InvalidSpec if there is none."""
+    import torch
+
     if isinstance(program, torch.nn.Module):
         every: Mapping[str, Any] = _children(program)
     else:
@@ -87,6 +88,8 @@ def _children(model: Any) -> dict[str, Any]:
 
 def methods_of(module: Any) -> tuple[str, ...]:
     """The methods of a module that a program may call: `forward`, and the public ones of its classes."""
+    import torch
+
     owners = [owner for owner in type(module).__mro__ if owner not in torch.nn.Module.__mro__]
     every = (name for owner in owners for name, value in vars(owner).items() if type(value) is FunctionType)
     public = {name for name in every if not name.startswith("_") and not hasattr(torch.nn.Module, name)}
@@ -240,6 +243,8 @@ def _shapes(arguments: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by their names, without empty ones, those that equal their default, and generators."""
+    import torch
+
     by_name, parameters = signature.bind(*arguments, **named).arguments, signature.parameters
     others = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), "")
     by_name |= by_name.pop(others, {})
@@ -270,6 +275,8 @@ def _names(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _part(model: Any, calls: Calls, results: int) -> Watched:
     """The sample, largest call and axes of calls with the same tensors; a number that changed is a tensor or size."""
+    import torch
+
     numbers = [[_numbers(each) for each in every] for every in calls.values()]
     largest = max(calls, key=lambda shapes: sum(prod(shape) for _, shape in shapes))
     first, *others = (_numbers(calls[largest][0]), *chain.from_iterable(numbers))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.architectures.wrappers.modules import module
@@ -136,6 +135,8 @@ def _inputs(arguments: Mapping[str, Any], names: Mapping[str, str], loaded: Load
 
 def _without_values(owner: Any, original: Callable[..., Any], arguments: Any, named: Any) -> tuple[Any, Copies]:
     """The result of a call, without values unless a size depends on them, and copies of its caches afterwards."""
+    import torch
+
     try:
         with torch.no_grad(), unchanged_eval(owner), shapes_alone() as mode:
             (by_order, by_name), caches = with_copies((arguments, named), mode.from_tensor)
@@ -148,6 +149,8 @@ def _without_values(owner: Any, original: Callable[..., Any], arguments: Any, na
 
 def _with_leaves(result: Any, caches: Copies, outputs: Mapping[str, Any], name: str) -> Any:
     """A result with the outputs of a file in place of its tensors, in their order. Caches of the program get theirs."""
+    import torch
+
     pytree, of_program = torch_name("pytree"), {id(after): cache for after, cache in caches}
     leaves, form = pytree.tree_flatten(result)
     places = [at for at, leaf in enumerate(leaves) if hasattr(leaf, "shape") or id(leaf) in of_program]

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.export.derive.watched import PART_NAMES
 from onnxfn.export.jobs.options import check_library, run_arguments
 from onnxfn.export.jobs.request import ExportRequest, build_of, written
 from onnxfn.export.load.loading import load_library_model
@@ -19,6 +20,8 @@ from onnxfn.export.publish.staging import Destination, check_destination, stagin
 from onnxfn.export.report.report_file import with_remark
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.loaded import Loaded
+from onnxfn.export.run.program_check import check_program
+from onnxfn.export.run.program_parts import exported_part, needed_runs, pipeline_parts
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.specs.errors import InvalidSpec, write_errors
 from onnxfn.specs.results.measurements import CheckMode
@@ -89,9 +92,6 @@ def export_pipeline(
     >>> exported["text_encoder"].report.passed
     True
     """
-    from onnxfn.export.run.program_check import check_program
-    from onnxfn.export.run.program_parts import exported_part, needed_runs, pipeline_parts
-
     destination = Destination(Path(path))
     if destination.is_file:
         raise InvalidSpec("a pipeline has several files; name a folder, not one file")
@@ -151,8 +151,6 @@ def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
 
 def _earlier_parts(folder: Path) -> set[str]:
     """The parts of the program that was exported to a folder: those of the components that its index lists."""
-    from onnxfn.export.derive.watched import PART_NAMES
-
     names = {f"{name}{suffix}" for name in names_in(folder / INDEX_FILE) for suffix in PART_NAMES.values()}
     every = (each.name for each in folder.glob("*") if each.is_dir() and name_fault(each.name, folder) is None)
     return {name for name in every if re.sub(r"_\d+$", "", name) in names}

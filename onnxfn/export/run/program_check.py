@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.check.verdict.verdict import no_casts_below
@@ -67,6 +66,8 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
 
 def _numbers(program: Any, run: Callable[[], Any], parts: Collection[str]) -> dict[str, Array]:
     """What the parts of a program get in their first calls, and the arrays of its result. Random numbers are equal."""
+    import torch
+
     noted, calls, running = dict[str, Array](), Counter[str](), list[str]()
 
     def noting(part: str, owner: Any, method: str) -> Callable[..., Any] | None:
@@ -111,6 +112,8 @@ def _distance(array: Array, other: Array | None) -> float:
 
 def _off_by(error: float, owner: Any, method: str) -> Callable[..., Any]:
     """A method whose results are off at random by this share of their largest number, and by what rounding makes."""
+    import torch
+
     original, wide = getattr(owner, method), getattr(in_dtype_if_small(owner, "float64"), method)
     generator = torch.Generator().manual_seed(0)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import torch
 from attrs import frozen
 
 from onnxfn.export.derive.watched import Watched, components, watched
@@ -68,18 +67,18 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     for name, model in models.items():
         if getattr(model, "use_tiling", False):
             whole = f"a graph has whole pictures; call {name}.disable_tiling()"
-            raise InvalidSpec(f"{name} ({type(model).__name__}) works in tiles, as many as a picture needs; {whole}")
+            raise InvalidSpec(f"{name} ({_class(model)}) works in tiles, as many as a picture needs; {whole}")
     # Under Optimum's names. Stable Diffusion XL and 3 read hidden states before the last of their text encoders.
     config = getattr(pipeline, "config", {})
     config = config if isinstance(config, Mapping) else {}
     facts: dict[str, Any] = {"requires_aesthetics_score": bool(config.get("requires_aesthetics_score"))}
-    projecting = (each for each in models.values() if type(each).__name__ == "CLIPTextModelWithProjection")
+    projecting = (each for each in models.values() if _class(each) == "CLIPTextModelWithProjection")
     if encoder := next(projecting, None):
         facts |= {"output_hidden_states": True, "text_encoder_projection_dim": encoder.config.projection_dim}
     of_rows = {
         f"{name}{suffix}": PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **facts})
         for name, model in models.items()
-        for suffix, row in COMPONENT_ROWS.get(type(model).__name__, ())
+        for suffix, row in COMPONENT_ROWS.get(_class(model), ())
     }
     seen = watched(pipeline, *runs) if runs else {}
     fitting = {name: part for name, part in of_rows.items() if name not in seen or _takes(part, seen[name])}
@@ -94,8 +93,8 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
 
 def needed_runs(pipeline: Any, *runs: Callable[[], Any]) -> tuple[Callable[[], Any], ...]:
     """The runs of a program; if it has none and a component without a row, default ones. UnknownName if it has none."""
-    classes = {name: type(model).__name__ for name, model in components(pipeline).items() if name not in LEFT_OUT}
-    unknown = [f"{name} ({kind})" for name, kind in classes.items() if kind not in COMPONENT_ROWS]
+    models = {name: model for name, model in components(pipeline).items() if name not in LEFT_OUT}
+    unknown = [f"{name} ({_class(model)})" for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
     runs = runs or (default_runs(pipeline) if unknown else ())
     if unknown and not runs:
         raise UnknownName(
@@ -134,6 +133,8 @@ def _called(pipeline: Any, attempts: Sequence[Mapping[str, Any]]) -> Any:
 
 def _sizes(pipeline: Any, rows: int, columns: int) -> dict[str, Any]:
     """Pictures with latents of these sizes, under the names that pipelines have for them, and few steps."""
+    import torch
+
     scales = (getattr(pipeline, name, None) for name in ("vae_scale_factor", "vae_scale_factor_spatial"))
     scale = next(filter(None, scales), 8)
     height, width = rows * scale, columns * scale
@@ -166,3 +167,7 @@ def _takes(part: PipelinePart, seen: Watched) -> bool:
         return False
     gives = len(resolved(part.spec, part.config).outputs) == seen.results
     return gives and {*argument_names(part.spec, part.config)} == {*seen.axes}
+
+
+def _class(model: Any) -> str:
+    return type(model).__name__
