@@ -37,6 +37,8 @@ def whole(x: torch.Tensor) -> torch.Tensor:
 EXPORTED: Mapping[str, Operator] = {
     "addmm": Operator(lambda x: torch.addmm(x[:, :1], x, WHOLE.float(), beta=x.shape[0], alpha=1 / x.shape[0]), ROWS),
     "addmm of integers": Operator(lambda x: torch.addmm(whole(x)[:, :1], whole(x), WHOLE, beta=2, alpha=3), ROWS),
+    "conv1d, same": Operator(lambda x: functional.conv1d(x, real(2, 5, 2), padding="same"), real(3, 5, 7)),
+    "conv2d, valid": Operator(lambda x: functional.conv2d(x, real(1, 1, 2, 3), None, 2, "valid"), real(3, 1, 5, 7)),
     "bucketize": Operator(lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1])), ROWS),
     "bucketize right": Operator(
         lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1]), right=True, out_int32=True), ROWS

@@ -140,6 +140,7 @@ BRANCHES = {
     "the end of a table": (from_the_middle, (2, 6, 4), "batch rows columns", ["rows <= 399", "columns <= 133"]),
     "a size as text": (first_digit, (2, 6, 8), "batch height width", ["height == 6", "width == 8"]),
     "all elements": (lambda x: 2 * x if x.numel() > 60_000 else x, (2, 6, 3), "b n 3", ["3 * b * n <= 60000"]),
+    "a shape": (lambda x: 2 * x if x.shape[1] > 4 else x.sum(-1, keepdim=True), (2, 6, 3), "b n 3", ["n >= 5"]),
     "a product": (scaled_when_large, (2, 16, 16), "batch_size rows columns", ["rows <= 140", "columns <= 141"]),
 }
 
