@@ -27,7 +27,12 @@ def write_page(folder: Path, file: Path, *, overwrite: bool) -> Path:
     with write_errors(file):
         if file.exists() and PAGE.encode() not in file.read_bytes():
             raise OutputExists(f"onnxfn did not write {file}, and would replace it; name another file with --out")
-        file.write_text(pages([_shown(each) for each in folders]), encoding="utf-8")
+        partial = file.with_name(f".{file.name}.part")
+        try:
+            partial.write_text(pages([_shown(each) for each in folders]), encoding="utf-8")
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
     return file
 
 

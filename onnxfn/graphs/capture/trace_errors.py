@@ -110,11 +110,9 @@ def trace_error(
         axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
         edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
         sizes = {size for *_, size in fixed}
-        fixing = (
-            each
-            for each in noted.values()
-            if str(each.answer) in sizes or (each.answer is True and type(each.formula).__name__ == "Equality")
-        )
+        equal = [each for each in noted.values() if each.answer is True and type(each.formula).__name__ == "Equality"]
+        numbers = [each for each in noted.values() if type(each.answer) is not bool]  # that Python read
+        fixing = [*(each for each in numbers if str(each.answer) in sizes), *equal] or numbers
         lines = dict.fromkeys(each.line for each in fixing)
         where = f" at {listed(lines, most=3)}" if lines else ""
         change = f"use with_shapes(spec, {edit or '...'}), or change the model{where}"

@@ -102,7 +102,7 @@ def _with_output_in_behaviors(spec: ExportSpec, name: str) -> ExportSpec:
 
 def _unknown_output(name: str, known: Iterable[str], spec: ExportSpec) -> UnknownName:
     problem = unknown("output", name, known, of=spec.name or "this spec")
-    return UnknownName(f"{problem}; another needs its axes: with_output(spec, {name!r}, axes)")
+    return UnknownName(f"{problem}; a model may lack some; another needs its axes: with_output(spec, {name!r}, axes)")
 
 
 def _with_available(spec: ExportSpec, available: Available, name: str) -> ExportSpec:
