@@ -105,9 +105,9 @@ def strided(convolution, *sizes):
         (
             strided(torch.nn.Conv1d, (3, 2, 1), (3, 2, 1)),
             (2, 3, 4),
-            "batch _ frames",
+            "batch _ n",
             (1, 3, 41),
-            "other side of frames <= 4 (torch)",
+            "other side of n <= 4 (torch)",
         ),
     ],
 )
@@ -122,7 +122,7 @@ def test_what_torch_assumes_of_a_size_is_no_limit_where_the_module_does_not_ask_
     assert assumed in [case.split(" (batch")[0] for case in ("", *result.report.cases)]
     np.testing.assert_allclose(result(input=x)["output"], module(x).detach(), rtol=1e-3, atol=1e-5)
     if assumed:
-        with pytest.raises(onnxfn.InvalidSpec, match="valid for frames <= 4"):
+        with pytest.raises(onnxfn.InvalidSpec, match="needs n <= 4"):
             unchecked(input=x)
 
 

@@ -222,12 +222,8 @@ def test_norms_that_nothing_else_reads_are_folded(net):
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
 
 
-def read_twice(self, pixel_values):
-    images = self.convolution(pixel_values)
-    return images + self.norm(images)
-
-
 def test_a_norm_stays_where_another_layer_reads_the_convolution():
+    read_twice = lambda self, pixel_values: (y := self.convolution(pixel_values)) + self.norm(y)  # noqa: E731
     model = module(read_twice, convolution=nn.Conv2d(3, 3, 1), norm=nn.BatchNorm2d(3)).eval()
     model.norm.running_mean += 1
     assert with_folded_norms(model, [lambda each: [each(torch.ones(SHAPE)).detach().numpy()]]) is model

@@ -135,7 +135,8 @@ def build_until_checked(job: Job, output: Output) -> Built:
         assert isinstance(result, Built)
     retries.check_asked_ranges(job, result.graphs)
     retraced = [reason for failure in failures if (reason := _reason_to_retrace(failure))]
-    plan = _with_lines(result.plan, retries.unsearched_lines(job, result.graphs, reasons) if may_overflow else ())
+    lines = retries.unsearched_lines(job, result.graphs, reasons) if may_overflow else []
+    plan = _with_lines(result.plan, [*retries.outside_limits(job, result.graphs), *lines])
     return evolve(result, plan=plan, traced_layers=tuple(retraced[:1]) or result.traced_layers)
 
 

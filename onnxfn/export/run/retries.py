@@ -20,7 +20,7 @@ from onnxfn.graphs.capture.trace_conditions import check_ranges, fake_outputs
 from onnxfn.graphs.wide_values import LARGEST, Reach, keep_in_float32, overflow_text, unmeasured_nodes
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Case, Part, Plan
-from onnxfn.specs.axis_symbols import fixed_sizes, ranges
+from onnxfn.specs.axis_symbols import fixed_sizes, ranges, traced_sizes
 from onnxfn.specs.conditions import DENSE_AND_FAR, Condition, is_true, range_conditions, range_of, symbols_of
 from onnxfn.specs.errors import CaptureFailed, FixedSizes, OnnxfnError, first_line, listed
 from onnxfn.specs.plan.check_cases import cases, resized
@@ -153,6 +153,19 @@ def check_asked_ranges(job: Job, graphs: Sequence[BuiltGraph]) -> None:
     for part, graph in zip(job.plan.parts, graphs, strict=True):
         if part.spec.derived is not None:
             check_ranges(job.model, part, {name: range_of(graph.limits, name) for name in ranges(part.spec)})
+
+
+def outside_limits(job: Job, graphs: Sequence[BuiltGraph]) -> list[str]:
+    """A remark for each part of a derived spec whose graph does not take the sizes of the sample."""
+    lines = []
+    for part, graph in zip(job.plan.parts, graphs, strict=True):
+        sample = (case for case in cases(part.spec) if case.name == "sample")
+        sizes = known_sizes(part.spec, {}) | traced_sizes(next(sample, part.spec))
+        known = [each.text for each in graph.limits if {*symbols_of(each.text)} <= sizes.keys()]
+        if part.spec.derived is not None and not all(is_true(text, sizes) for text in known):
+            text = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            lines.append(f"{part.name} does not take the sizes of the sample, {text}: see its limits")
+    return lines
 
 
 REFUSED = "export in float32, or with float16_overflow='mend' (the default) and, for what a graph returns, io='float32'"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.nodes.nodes import is_operator, replace_value
+from onnxfn.graphs.nodes.nodes import is_operator, replace_value, shape_of
 from onnxfn.specs.conditions import Condition, symbols_of
 from onnxfn.specs.errors import CaptureFailed
 
@@ -61,9 +61,10 @@ def insert_branches(model: Any, other: Any, condition: Condition, axes: Mapping[
     from onnx_ir.tape import Tape
 
     graph, tape = model.graph, Tape()
-    pairs = zip(graph.outputs, other.graph.outputs, strict=True)
-    if unequal := [value.name for value, elsewhere in pairs if value.shape != elsewhere.shape]:
-        raise CaptureFailed(f"{unequal[0]} has another shape where {condition.text} is false")
+    for value, elsewhere in zip(graph.outputs, other.graph.outputs, strict=True):
+        pairs = zip(shape_of(value), shape_of(elsewhere), strict=False)
+        if len(value.shape) != len(elsewhere.shape) or any(isinstance(a, int) and a != b for a, b in pairs):
+            raise CaptureFailed(f"{value.name} has another shape where {condition.text} is false")
     inputs = {value.name: value for value in graph.inputs}
     sizes = {name: (inputs[axes[name][0]], axes[name][1]) for name in symbols_of(condition.text)}
     is_true = _value(tape, ast.parse(condition.text, mode="eval").body, sizes)

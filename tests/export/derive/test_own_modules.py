@@ -115,6 +115,11 @@ def test_another_branch_is_in_the_file_or_a_limit_where_it_is_behind_an_equality
             np.testing.assert_allclose(result(x=x)["output"], function(x), rtol=1e-6)
 
 
+def test_a_remark_says_that_a_file_does_not_take_the_sample():
+    result = derived_export(lambda x: x * 2 if len(x) > 2 else x, torch.rand(2, 8), axes="batch n")
+    assert "model does not take the sizes of the sample, batch=2, n=8: see its limits" in result.plan.remarks
+
+
 class Positions(nn.Module):
     """Adds a row of a table to each element; the kinds of tables are lists of rows, and lookups."""
 
@@ -165,7 +170,8 @@ def test_a_model_that_does_not_run_is_told_with_case_sizes_and_values():
     assert str(caught.value) == (
         "Encoder does not run in PyTorch on inputs of model in case long text (batch_size=1, sequence_length=512): "
         "IndexError: index out of range in self; if sequence_length is too long, use with_shapes(spec, "
-        "sequence_length=(1, N)) with N below 512; inputs: input_ids int64[1, 512] from 0 to 49"
+        "sequence_length=(1, N)) with N below 512; if a value is out of range, give its generator another `high`; "
+        "inputs: input_ids int64[1, 512] from 0 to 49"
     )
     result = onnxfn.export(onnxfn.with_shapes(spec, sequence_length=(1, 128)), Encoder())
     assert [str(each) for each in result.limits] == ["sequence_length <= 128"]
