@@ -105,7 +105,7 @@ def strided(convolution, *sizes):
         (
             strided(torch.nn.Conv1d, (3, 2, 1), (3, 2, 1)),
             (2, 3, 4),
-            "batch _ n",
+            "b _ n",
             (1, 3, 41),
             "other side of n <= 4 (torch)",
         ),
@@ -119,7 +119,7 @@ def test_what_torch_assumes_of_a_size_is_no_limit_where_the_module_does_not_ask_
     result, unchecked = (onnxfn.export(spec, module, tmp_path / check, check=check) for check in ("whole", "none"))
     x = torch.randn(beyond)
     assert result.limits == ()
-    assert assumed in [case.split(" (batch")[0] for case in ("", *result.report.cases)]
+    assert assumed in [case.split(" (b")[0] for case in ("", *result.report.cases)]
     np.testing.assert_allclose(result(input=x)["output"], module(x).detach(), rtol=1e-3, atol=1e-5)
     if assumed:
         with pytest.raises(onnxfn.InvalidSpec, match="needs n <= 4"):
