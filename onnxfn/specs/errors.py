@@ -249,7 +249,7 @@ def os_error_text(error: OSError, path: Path | None = None, needed_bytes: Callab
     clauses = [": ".join((reason[:1].lower() + reason[1:], *(name for name in targets[-1:] if name != str(path))))]
     if error.errno in NO_SPACE and path is not None:
         existing = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path())
-        weights = f"the weights take {size:,} bytes, " if (size := needed_bytes()) else ""
+        weights = f"the weights take up to {size:,} bytes, " if (size := needed_bytes()) else ""
         clauses.append(f"{weights}{shutil.disk_usage(existing).free:,} bytes are free")
     return "; ".join(filter(None, (*clauses, ADVICE.get(error.errno or 0, ""))))
 

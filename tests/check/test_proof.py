@@ -51,7 +51,7 @@ def test_a_quantized_decoder_is_compared_by_rounding_and_measured(wide_llama, fi
     values = measured(report)
     assert values["logits", "agreement"].value > 0.4
     assert 0 < values["logits", "kl"].value < 0.5
-    assert values["logits", "kl"].cases == "300 random tokens: there is no tokenizer"
+    assert values["logits", "kl"].cases == "300 random tokens: no tokenizer is known"
     (worst,) = [each for each in report.measurements if each.measure == "weights"]
     assert {*values} == {("logits", "agreement"), ("logits", "kl"), (worst.output, "weights")}
     assert worst.cases == "15 weights"

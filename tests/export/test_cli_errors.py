@@ -93,7 +93,9 @@ def test_an_error_of_the_system_says_what_to_do(number, tmp_path):
 def test_a_full_disk_names_the_bytes(tmp_path):
     with pytest.raises(WriteFailed) as caught, write_errors(tmp_path / "out", lambda: 1234567):
         full_disk()
-    assert re.search(r"device; the weights take 1,234,567 bytes, [\d,]+ bytes are free; free space", str(caught.value))
+    assert re.search(
+        r"device; the weights take up to 1,234,567 bytes, [\d,]+ bytes are free; free space", str(caught.value)
+    )
 
 
 def test_an_error_of_onnxfn_that_is_an_os_error_stays(tmp_path):

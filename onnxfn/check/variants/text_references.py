@@ -104,7 +104,7 @@ def _text_reference(
         inputs = pictures() if part.spec.target.quantization else {}
         words = f"{max(map(len, inputs.values()), default=0)} pictures"
         return Reference(words, inputs, torch_outputs(model, part, inputs, torch.float32)) if inputs else None
-    every, high, why = every_token(), vocabulary(plan), "there is no tokenizer"
+    every, high, why = every_token(), vocabulary(plan), "no tokenizer is known"
     tokens = every if every is not None and every.largest < high else None
     if every is not None:
         why = f"the tokenizer has the token {every.largest}, and the model {high} tokens"

@@ -19,7 +19,8 @@ def write_page(folder: Path, file: Path, *, overwrite: bool) -> Path:
     """Writes the page of an export, or of the parts of a pipeline; ModelNotFound, InvalidSpec for a bad report."""
     folders = report_folders(folder) if folder.is_dir() else []
     if not folders:
-        raise ModelNotFound(f"no {REPORT_FILE} in {folder}; report takes the folder of an export")
+        lacking = f"no {REPORT_FILE} in {folder}" if folder.exists() else f"no folder {folder}"
+        raise ModelNotFound(f"{lacking}; report takes the folder of an export")
     if file.is_dir():
         raise OutputExists(f"{file} is a folder; name a file with --out")
     if file.exists() and not overwrite:

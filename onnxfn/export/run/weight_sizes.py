@@ -32,13 +32,13 @@ def weight_bytes(
     decoders: Decoders = "merged",
     layout: LayoutName = OPTIMUM,
 ) -> dict[str, int]:
-    """The bytes of the weights of each ONNX file of an export. No weight is read, and nothing is written.
+    """The most bytes that the weights of each ONNX file of an export take. No weight is read, nothing is written.
 
     Only weights are counted: a file is larger by its nodes, names and constants, by 0.3 MB for a Llama of 30 layers.
     The bytes of float dtypes are those of the model's own weights. The bytes of quantized dtypes follow from the rules
-    and the modules that own a weight; they are within 2 %. Weights that no output needs count, too, and the graph has
-    none of them: a file of BERT for feature-extraction is smaller by the pooler. With `weight_storage="share"` a weight
-    of several files is stored once, but counted for each of them.
+    and the modules that own a weight; they are within 2 %. Weights that a file does not need count, too: the pooler
+    of BERT for feature-extraction, and in each file of a model in parts those of the other parts. A weight that several
+    files share (`weight_storage="share"`) is stored once, but counted for each of them.
 
     Args:
         spec: The spec of the export.

@@ -162,7 +162,9 @@ def weight_sections(plan: Any) -> Sections:
     """The size of the weights of each file of a plan, with its dtype, if that is known."""
     dtypes = {part.name: dtype_of(part) for part in plan.parts}
     rows = [(f"{size.part}.onnx", dtypes.get(size.part, ""), file_size(size.bytes)) for size in plan.weight_bytes]
-    heading = "bytes of weights alone; a file also has nodes and constants, and lacks weights that no output needs"
+    heading = (
+        "bytes of weights alone, at most; a file has nodes and constants, too, and lacks weights that it does not need"
+    )
     return [(heading, rows)] if rows else []
 
 
