@@ -105,7 +105,7 @@ def check_cases(
 ) -> tuple[CheckCase, ...]:
     """The cases of a part within limits, with texts up to `longest`, a far one to `farthest`; `real_inputs` last."""
     has_other_sizes = all(part.inputs.values())
-    within = [_within_limits(case, longest, limits) for case in cases(part.spec)]
+    within = [_within_limits(part, case, longest, limits) for case in cases(part.spec)]
     affordable = {case.name.startswith(FAR_PAST): case for case, n in _far_texts(part, within) if n <= farthest}
     every_case = [*(case for case in within if not is_far(case)), *affordable.values()]
     planned = tuple(
@@ -143,7 +143,7 @@ def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
 def far_cases(model: Any, part: Part, file: Path) -> tuple[CheckCase, ...]:
     """The far texts that are within the limits of a file, and too long for the whole model."""
     every, farthest, limits = cases(part.spec), farthest_text(model), (longest_text(model), stated_limits(file))
-    far = _far_texts(part, [_within_limits(case, *limits) for case in every])
+    far = _far_texts(part, [_within_limits(part, case, *limits) for case in every])
     return tuple(CheckCase(case.name, in_case(part.spec, case), tokens=n) for case, n in far if n > farthest)
 
 
@@ -154,12 +154,16 @@ def affordable_cases(
     return check_cases(part, real_inputs, longest=longest_text(model), farthest=farthest_text(model), limits=limits)
 
 
-def _within_limits(case: Case, longest: int, limits: Sequence[Condition]) -> Case:
+def _within_limits(part: Part, case: Case, longest: int, limits: Sequence[Condition]) -> Case:
     """A case with sizes within the limits; one for long texts also with at most `longest` tokens."""
     most = longest if case.name in (LONG_TEXT, LONG_PAST) else sys.maxsize
     # A size above LONGEST is not a number of tokens: a waveform next to a long text keeps its length.
     sizes = {name: min(size, most) if size <= LONGEST else size for name, size in traced_sizes(case).items()}
-    return resized(case, within(sizes, limits) if limits else sizes)
+    if limits:  # a limit may name axes whose size is that of the trace in this case
+        base = known_sizes(part.spec, {})
+        moved = within({**base, **sizes}, limits)
+        sizes = {name: size for name, size in moved.items() if name in sizes or size != base[name]}
+    return resized(case, sizes)
 
 
 def trace_conditions(file: Path) -> tuple[Condition, ...]:
