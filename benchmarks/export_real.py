@@ -6,6 +6,8 @@ Warm: each exporter has a process that has exported a small model. In each round
 by Optimum. Whole: in each round each runs as a process of its command line. `--only` measures one of the two. The row
 of a model is saved when it is measured, and rows of other models stay as they are; `--left` measures the models without
 a figure. A row tells how many cores other processes used meanwhile: with more than 0.1 the machine was not quiet.
+"whole imports s" is a process that only imports: the class of the model, torch.export, onnxscript's translations and
+onnxruntime. No exporter that traces and checks with them is faster.
 """
 
 from __future__ import annotations
@@ -41,6 +43,15 @@ MEDIAN_LIMIT, LARGEST_LIMIT, WHOLE_LIMIT = 1.1, 6.0, 0.85
 
 NEWER = 1e-5
 """The largest part of a model that is a buffer in transformers 4.57 and a parameter in 5: SAM has 256 such numbers."""
+
+IMPORTS = """
+import gc, sys
+gc.set_threshold(1_000_000)
+import transformers
+getattr(transformers, transformers.AutoConfig.from_pretrained(sys.argv[1]).architectures[0])
+import torch._dynamo, torch.export, onnxscript.function_libs.torch_lib.ops, onnxruntime
+"""
+"""A program that imports what an export and its check need, with the settings of onnxfn's command line."""
 
 Row = dict[str, Any]
 """The figures of a model."""
@@ -123,6 +134,7 @@ def whole_row(model: str, runs: int, cache: Path) -> Row:
     They are medians of the rounds. The first round also reads the files of both environments from the disk.
     """
     seconds: dict[str, list[float]] = {name: [] for name in EXPORTS}
+    imports: list[float] = []
     problems: dict[str, str] = {}
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         for name in EXPORTS:
@@ -135,11 +147,19 @@ def whole_row(model: str, runs: int, cache: Path) -> Row:
                     problems[name] = f"{name} cannot: {run.error_line}"
                 else:
                     seconds[name].append(run.seconds)
+            if OURS not in problems:
+                command = [interpreter(OURS, cache), "-c", IMPORTS, Path(folder) / OURS / "model"]
+                alone = run_process(command, NO_PYTHONPATH)
+                assert not alone.code, alone.error_line
+                imports.append(alone.seconds)
+                print(f"{model}, imports: {alone.seconds}", file=sys.stderr)
             if sum(taken[round_] for taken in seconds.values() if len(taken) > round_) > SLOW_PROCESSES:
                 break
     return {
         **{f"whole {name} s": median(taken) for name, taken in seconds.items()},
         "whole ratio": None if problems else ratio(*seconds.values()),
+        "whole imports s": median(imports),
+        "imports ratio": None if problems else ratio(imports, seconds["optimum"]),
         "whole date": today(),
         "whole problem": "; ".join(problems.values()),
     }
