@@ -6,7 +6,6 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -20,8 +19,6 @@ SEPARATOR = "; "
 
 COUNT = "count"
 """The name of a size that depends on values of a tensor."""
-
-_NAME = re.compile(r"[^\W\d]\w*")
 
 DENSE = 4096
 DENSE_AND_FAR = (*range(1, DENSE + 1), *(2**power for power in range(13, 31)))
@@ -89,7 +86,10 @@ def is_true(text: str, sizes: Mapping[str, int]) -> bool:
 
 def formula_value(text: str, sizes: Mapping[str, int]) -> Any:
     """The value of a formula or a condition for these sizes, which may be anything that adds, also torch's SymInt."""
-    return _value(_tree(text), sizes)
+    try:
+        return _computed(_tree(text))(sizes)
+    except KeyError as error:
+        raise InvalidSpec(f"no size for {error.args[0]}; known: {', '.join(sizes)}") from None
 
 
 def symbols_of(text: str) -> tuple[str, ...]:
@@ -111,13 +111,13 @@ def alternatives(text: str) -> list[str]:
 
 def numbers_in(text: str) -> frozenset[int]:
     """The whole numbers in a condition."""
-    nodes = (node for node in ast.walk(_tree(text)) if isinstance(node, ast.Constant))
-    return frozenset(node.value for node in nodes if isinstance(node.value, int))
+    values = (getattr(node, "value", None) for node in ast.walk(_tree(text)))
+    return frozenset(value for value in values if isinstance(value, int))
 
 
 def with_names(condition: Condition, new: Mapping[str, str]) -> Condition:
     """A condition with other names, or formulas, for axes."""
-    text = _NAME.sub(lambda word: f"({new[word[0]]})" if word[0] in new else word[0], condition.text)
+    text = re.sub(r"[^\W\d]\w*", lambda word: f"({new[word[0]]})" if word[0] in new else word[0], condition.text)
     return evolve(condition, text=ast.unparse(ast.parse(text.strip(), mode="eval")))
 
 
@@ -125,8 +125,7 @@ def range_conditions(name: str, low: int | None, high: int | None) -> tuple[Cond
     """The conditions for a size between two numbers; None is no end."""
     if low == high:
         return () if low is None else (Condition(f"{name} == {low}"),)
-    ends = ((">=", low), ("<=", high))
-    return tuple(Condition(f"{name} {sign} {end}") for sign, end in ends if end is not None)
+    return tuple(Condition(f"{name} {sign} {end}") for sign, end in ((">=", low), ("<=", high)) if end is not None)
 
 
 def as_ranges(condition: Condition) -> tuple[Condition, ...]:
@@ -205,7 +204,7 @@ def _is_comparison(tree: ast.expr) -> bool:
 
 
 def _is_known(node: ast.AST) -> bool:
-    """Whether `_value` can compute a node of a syntax tree. A power of a power could be larger than memory."""
+    """Whether `_computed` can compute a node of a syntax tree. A power of a power could be larger than memory."""
     match node:
         case ast.BinOp(base, ast.Pow(), exponent):
             is_small = isinstance(exponent, ast.Constant) and exponent.value in range(LARGEST_EXPONENT + 1)
@@ -221,24 +220,25 @@ def _is_known(node: ast.AST) -> bool:
     return type(node) in OPERATORS or isinstance(node, ast.Load | ast.And | ast.Or)
 
 
-def _value(node: Any, sizes: Mapping[str, int]) -> Any:
-    """The value of a node of a syntax tree for these sizes."""
+@cache
+def _computed(node: Any) -> Callable[[Mapping[str, int]], Any]:
+    """The function from sizes to the value of a node of a syntax tree; KeyError for a name without a size."""
     match node:
         case ast.Constant(number):
-            return number
+            return lambda _: number
         case ast.Name(name):
-            if name not in sizes:
-                raise InvalidSpec(f"no size for {name}; known: {', '.join(sizes)}")
-            return sizes[name]
+            return operator.itemgetter(name)
         case ast.BoolOp(sign, parts):
-            return (all if isinstance(sign, ast.And) else any)(_value(part, sizes) for part in parts)
-        case ast.Compare(left, signs, rights):
-            values = [_value(each, sizes) for each in (left, *rights)]
-            return all(OPERATORS[type(sign)](*pair) for sign, pair in zip(signs, pairwise(values), strict=True))
+            joined, values = all if isinstance(sign, ast.And) else any, list(map(_computed, parts))
+            return lambda sizes: joined(value(sizes) for value in values)
+        case ast.Compare(left, [*before, sign], [*between, right]) if before:
+            first = ast.Compare(left, before, between)
+            return _computed(ast.BoolOp(ast.And(), [first, ast.Compare(between[-1], [sign], [right])]))
         case ast.Call(called, operands):
             function = FUNCTIONS[ast.unparse(called)]
         case ast.UnaryOp(sign, operand):
             function, operands = OPERATORS[type(sign)], [operand]
-        case ast.BinOp(left, sign, right):
+        case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]):
             function, operands = OPERATORS[type(sign)], [left, right]
-    return function(*(_value(operand, sizes) for operand in operands))
+    values = list(map(_computed, operands))
+    return lambda sizes: function(*[value(sizes) for value in values])

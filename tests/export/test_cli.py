@@ -95,6 +95,8 @@ def test_a_folder_without_a_configuration_lists_its_files_and_a_name_is_needed(t
     assert message == f"no config.json in {tmp_path}; files: weights.bin; pass the folder of a checkpoint"
     (tmp_path / "model_index.json").write_text("{}")
     assert error_of("export", tmp_path, tmp_path / "out").endswith("weights.bin; add --library diffusers")
+    (tmp_path / "config.json").write_text('{"architecture": "resnet18"}')
+    assert error_of("export", tmp_path, tmp_path / "out").endswith("; add --library timm")
     assert error_of("export", "", tmp_path / "out").startswith("the checkpoint has no name: ")
 
 

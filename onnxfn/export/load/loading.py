@@ -43,11 +43,12 @@ def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
     from transformers import AutoConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    step = f"transformers cannot read a configuration from {folder / CONFIG}"
-    with load_errors(str(folder), step), quiet():
+    with load_errors(str(folder), f"transformers cannot read a configuration from {folder / CONFIG}"), quiet():
         checkpoint_files(folder)
         content = json.loads((folder / CONFIG).read_bytes())
         model_type, classes = content.get("model_type"), content.get("architectures")
+        if model_type is None and "architecture" in content:
+            raise LoadFailed(f"{folder / CONFIG} is one of timm, which names an architecture; add --library timm")
         if not isinstance(classes, list | str | None):
             raise LoadFailed(f"{folder / CONFIG} has architectures of the type {type(classes).__name__}, not a list")
         if not trust_remote_code and content.get("auto_map") and model_type not in CONFIG_MAPPING:
@@ -157,15 +158,15 @@ def load_library_model(
     try:
         load = resolve(library, LIBRARY_LOADERS, kind="library")
     except (UnknownName, ImportError, RuntimeError) as error:  # diffusers raises each of these for a missing package
-        cause = error.__cause__ or error
-        raise ModelNotFound(f"{name} needs {library}, which cannot be imported: {first_line(cause)}") from None
+        cause = first_line(error.__cause__ or error)
+        raise ModelNotFound(f"{name} needs {library}, which cannot be imported: {cause}") from None
     checkpoint_folder(name, library, revision)
     with load_errors(name, f"{name} could not be loaded with {library}"), no_bars():
         if library == "timm":  # it has no code of checkpoints
             model = load(f"local-dir:{name}", pretrained=with_weights)
         else:
-            options = {"revision": revision} if revision else {}
-            model = pretrained(load, name, trust_remote_code=trust_remote_code, **options)
+            at = {"revision": revision} if revision else {}
+            model = pretrained(load, name, trust_remote_code=trust_remote_code, **at)
     return model.eval() if hasattr(model, "eval") else model
 
 
@@ -174,10 +175,9 @@ def _check_head(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> None:
     class_task = task_of(config)
     task = (spec.task or DEFAULT_TASK).removesuffix(WITH_PAST)
     if class_task is not None and task not in (*served_tasks(class_task), DEFAULT_TASK):
-        class_name = next(iter(config.architectures))
         raise InvalidSpec(
-            f"{name} is a checkpoint of {class_name}, a model for {class_task}: it has no trained weights for "
-            f"{spec.task}; export it for {' or '.join(dict.fromkeys((class_task, DEFAULT_TASK)))}"
+            f"{name} is a checkpoint of {config.architectures[0]}, a model for {class_task}: it has no trained weights "
+            f"for {spec.task}; export it for {' or '.join(dict.fromkeys((class_task, DEFAULT_TASK)))}"
         )
 
 
