@@ -244,7 +244,7 @@ class Divergence:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
         lines = (
             f"{self.file}: the first wrong tensor is of {self.first}",
-            f"  right before it: returned or passed on by {self.before}" if self.before else "",
+            f"  right before it: {self.before}" if self.before else "",
             f"  wrong after it: {self.after}" if self.after else "",
             f"  first case that fails: {self.case}" + (f", {sizes}" if sizes else ""),
             f"  absolute tolerance: {self.tolerance:.1e}",

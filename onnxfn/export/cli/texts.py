@@ -68,14 +68,14 @@ def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:
     seconds = sum(seconds for part in parts.values() for _, seconds in part.seconds)
     status = "check passed" if all(part.report is not None for part in parts.values()) else "unchecked"
     heading = f"pipeline · {counted(len(parts), 'parts')} · {status}"
-    size = printing.file_size(sum(part.bytes for part in parts.values()))
+    size = f"{seconds:.1f} s · {printing.file_size(sum(part.bytes for part in parts.values()))}"
     remarks = [(remark,) for part in parts.values() for remark in part.plan.remarks]
+    limits = [(f"{name}: {limit}",) for name, part in parts.items() for limit in part.limits]
     facts = [(name, result_facts.exported_facts(part)) for name, part in parts.items()]
     files = {f"{name}/{file}": row for name, each in facts for file, row in each.files.items()}
-    written = {file.relative_to(path).as_posix() for file in Path(path).rglob("*") if file.is_file()}
-    others = sorted(written.union(f"{name}/{file}" for name, each in facts for file in each.others) - files.keys())
-    rows = result_facts.file_rows(result_facts.ResultFacts(heading, "", files, others, {}, ()))
-    return result_facts.screen(heading, [(f"files in {path}", rows), ("remarks", remarks)], f"{seconds:.1f} s · {size}")
+    others = {file.relative_to(path).as_posix() for file in Path(path).rglob("*") if file.is_file()} - files.keys()
+    rows = result_facts.file_rows(result_facts.ResultFacts(heading, "", files, sorted(others), {}, ()))
+    return result_facts.screen(heading, [(f"files in {path}", rows), ("limits", limits), ("remarks", remarks)], size)
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-export", 1

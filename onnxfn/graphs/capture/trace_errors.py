@@ -30,7 +30,7 @@ TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(
             (DATA_DEPENDENT, "DataDependentOutputException"),
             "a number, a size or a branch there depends on values of a tensor: use torch.where, the tensor itself, "
-            "or a Python number (without .item()), which is a constant of the graph",
+            "or a number of Python, which is a constant of the graph",
         ),
         ".numpy() is not supported": "a trace has no values: use the function of torch in place of numpy's",
         "UnsupportedOperatorException": BY_OPERATORS,
