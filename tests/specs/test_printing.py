@@ -193,7 +193,7 @@ def test_the_heading_of_a_result_has_its_verdict_time_size_and_versions():
     result = Exported("out", ["out/model.onnx"], planned, 18, seconds, report, **sizes, versions=versions)
     assert str(result).splitlines()[:2] == [
         "llama · text-generation-with-past · opset 18 · check passed",
-        "  2.1 s · 5.10 MB · onnxfn 0.1.0, torch 2.13.0",
+        "  2.1 s without loading · 5.10 MB · onnxfn 0.1.0, torch 2.13.0",
     ]
     assert re.search(r"\n    model.onnx +float32 +4.10 MB +1.2 million +312 +ok +0.01\n", str(result))
     assert re.search(r"\n    logits +float32\[batch_size, sequence_length, 99\]\n", str(result))

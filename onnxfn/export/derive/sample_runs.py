@@ -124,8 +124,8 @@ def first_runs(model: Any, base: ExportSpec, generators: Generators) -> tuple[Ru
         sizes = ", ".join(f"{name}={size}" for name, size in known_sizes(failing, {}).items())
         where = f" at {sizes}" if nan else ""  # it fails at the sizes of the sample
         raise InvalidSpec(
-            f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; if a size is "
-            "why: `axes` names the axes that move, the others have the sizes of the sample"
+            f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; if a value is why, say "
+            "`ranges`; if a size: `axes` names the axes that move, the others have the sizes of the sample"
         ) from error
 
 

@@ -210,6 +210,7 @@ def title(spec: Any) -> str:
         spec.name,
         _shown_task(spec),
         None if spec.target.opset is None else f"opset {spec.target.opset}",
+        None if spec.target.static_cache is None else f"static cache of {spec.target.static_cache}",
         f"inputs and outputs {spec.target.io_dtype}" if has_io_dtype(spec.target) else None,
         None if spec.check.atol is None else f"atol {spec.check.atol:g}",
         None if spec.check.rtol is None else f"rtol {spec.check.rtol:g}",
@@ -224,8 +225,7 @@ def has_io_dtype(target: Any) -> bool:
 
 def _content(spec: Any) -> str:
     """A spec in words: `spec of 3 inputs, 1 output`; its `repr` if it has no tensor, task or case."""
-    numbers = {name: len(getattr(spec, name, ())) for name in ("inputs", "outputs", "tasks", "cases")}
-    words = [counted(number, name) for name, number in numbers.items() if number]
+    words = [counted(n, of) for of in ("inputs", "outputs", "tasks", "cases") if (n := len(getattr(spec, of, ())))]
     return f"spec of {', '.join(words)}" if words else repr(spec)
 
 
@@ -301,7 +301,7 @@ def exported_summary(exported: Any) -> str:
     """The time, the size and the versions of an export, in one line; sizes of graphs stand beside their files."""
     seconds = sum(seconds for _, seconds in exported.seconds)
     words = (
-        f"{seconds:.1f} s",
+        f"{seconds:.1f} s without loading",
         file_size(exported.bytes).partition(",")[0] if exported.bytes else "",
         versions_text(dict(exported.versions)),
     )
