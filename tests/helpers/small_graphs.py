@@ -36,11 +36,17 @@ def run_unoptimized(model, **feeds):
 
 
 def fused_graph(text, opset=23, unknown_shapes=(), *, for_cpu=False, **feeds):
-    """The fused graph of a text, which computes the same outputs as before."""
+    """The fused graph of a text, which computes the same outputs as before; all values have the shapes it declares."""
     expected = run_unoptimized(graph_from_text(text, opset), **feeds)
     model = fuse_operators(graph_from_text(text, opset, unknown_shapes), for_cpu=for_cpu)
     for output, expected_output in zip(run_unoptimized(model, **feeds), expected, strict=True):
         np.testing.assert_allclose(output, expected_output, rtol=1e-5, atol=1e-6)
+    graph, sizes = model.clone(), {}
+    graph.graph.outputs[:] = values = [value for node in graph.graph for value in node.outputs if value.shape]
+    for value, result in zip(values, run_unoptimized(graph, **feeds), strict=True):
+        for size, actual in zip(value.shape, result.shape, strict=True):
+            known = size if isinstance(size, int) else sizes.setdefault(size.value or object(), actual)
+            assert known == actual, value
     return model
 
 

@@ -42,8 +42,7 @@ def test_hidden_states_are_one_output_per_layer_from_the_embeddings_on():
 def test_attentions_are_over_cached_tokens_too():
     llama = for_task(spec_for("llama"), "text-generation-with-past")
     axes = {0: "batch_size", 2: "sequence_length", 3: "past_sequence_length + sequence_length"}
-    config = tiny.config("llama")
-    assert given_by(with_outputs(llama, "attentions"), config)["attentions.1"] == axes
+    assert given_by(with_outputs(llama, "attentions"), tiny.config("llama"))["attentions.1"] == axes
 
 
 def test_outputs_can_be_added_before_or_after_a_past():

@@ -80,8 +80,7 @@ def test_outputs_show_their_dtype_where_it_is_known():
 
 
 def test_the_outputs_of_every_task_have_a_known_dtype():
-    names = {output.name for spec in TASKS.values() for output in spec.outputs}
-    assert names <= FLOAT_RESULTS
+    assert {output.name for spec in TASKS.values() for output in spec.outputs} <= FLOAT_RESULTS
     assert {*ALL_OUTPUTS} <= FLOAT_RESULTS
 
 

@@ -83,8 +83,7 @@ def test_the_number_of_the_form_grows_when_a_record_changes():
     """A field that equality ignores is not stored."""
     current = {name: tuple(field.name for field in fields(record) if field.eq) for name, record in RECORDS.items()}
     stored = {name: tuple(names) for name, names in FIELDS.get(str(SCHEMA), {}).items()}
-    changed = {name for name, _ in current.items() ^ stored.items()}
-    assert sorted(changed) == [], WHEN_FIELDS_CHANGE
+    assert sorted({name for name, _ in current.items() ^ stored.items()}) == [], WHEN_FIELDS_CHANGE
     assert max(map(int, FIELDS)) == SCHEMA, WHEN_FIELDS_CHANGE
 
 

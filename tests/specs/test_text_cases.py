@@ -61,8 +61,7 @@ def test_a_text_of_a_model_that_pools_at_its_end_has_several_end_tokens():
 
 
 def test_the_past_of_special_tokens_is_empty():
-    spec = spec_for("gpt2", "text-generation-with-past")
-    inputs = dummies(case_of(spec, GPT, SPECIAL_TOKENS), {})
+    inputs = dummies(case_of(spec_for("gpt2", "text-generation-with-past"), GPT, SPECIAL_TOKENS), {})
     assert inputs["attention_mask"].shape == inputs["input_ids"].shape
     positions, mask = inputs["position_ids"], inputs["attention_mask"]
     assert np.array_equal(positions, np.maximum(mask.cumsum(axis=1) - 1, 0))

@@ -40,8 +40,7 @@ def test_a_transposed_converted_or_changed_tensor_has_no_match(tmp_path):
     changed = raw.clone()
     changed[-1, -1] += 1
     others = {"half": raw.half(), "changed": changed, "bits": raw.view(torch.int32)}
-    tensors = {"transposed": raw.t(), "slice": raw[:20], **others}
-    assert matches_by_bytes(tmp_path, {"raw": raw}, tensors) == {}
+    assert matches_by_bytes(tmp_path, {"raw": raw}, {"transposed": raw.t(), "slice": raw[:20], **others}) == {}
 
 
 def test_of_several_equal_tensors_the_one_with_the_same_name_is_matched(tmp_path):

@@ -98,8 +98,7 @@ def test_copies_are_of_the_state_that_was_read(checkpoint, tmp_path):
     check_unchanged(read)
     (checkpoint / "config.json").write_text("another configuration")
     (checkpoint / "vocab.txt").write_text("a file that is new")
-    copies = copy_side_files(read, tmp_path / "out")
-    assert {file.read_text() for file in copies} == {*OWN}
+    assert {file.read_text() for file in copy_side_files(read, tmp_path / "out")} == {*OWN}
     message = f"{checkpoint / 'config.json'} changed while the checkpoint was loaded; export it again"
     assert refusal(LoadFailed, check_unchanged, read) == message
     (checkpoint / "config.json").unlink()

@@ -121,6 +121,8 @@ def test_the_bias_of_a_layer_is_added_after_the_residual_that_a_norm_reads(tmp_p
     text = graph_text("norms.BIASED").replace("WEIGHTS", ", ".join(map(str, range(64))))
     model = fused_graph(text, opset=18, x=noise(2, 3, 8))
     assert operators(model) == ["LayerNormalization", "MatMul", "Add", "Add", "LayerNormalization"]
+    repeated = text.replace("b,s,8] x", "b,s,8] x, float[1,s,8] q").replace("(x, scale", "(q, scale")
+    fused_graph(repeated.replace("MatMul (normed", "MatMul (x"), opset=18, x=noise(2, 3, 8), q=noise(1, 3, 8))
     onnx_ir.save(model, tmp_path / "model.onnx")
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
