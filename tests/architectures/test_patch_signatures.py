@@ -149,8 +149,7 @@ def test_functions_that_the_table_names_without_a_module_have_the_same_code():
         if function in PATCHES:
             owner, name = _owner(patch.name)
             bodies[function][body(getattr(owner, name))].append(patch.name)
-    several = {function: sorted(code.values()) for function, code in bodies.items() if len(code) > 1}
-    assert several == {}
+    assert {function: sorted(code.values()) for function, code in bodies.items() if len(code) > 1} == {}
 
 
 def test_each_function_in_the_table_exists():

@@ -122,8 +122,7 @@ def test_fused_operators_and_external_data(tmp_path):
     exported = onnxfn.export(spec, model, tmp_path / "out", write=write)
     assert onnxfn.bisect(spec, model, exported).module is None
     scale(model.bert.encoder.layer[1].intermediate.dense)
-    result = onnxfn.bisect(spec, model, exported)
-    assert result.module == "bert.encoder.layer.1.intermediate.dense"
+    assert onnxfn.bisect(spec, model, exported).module == "bert.encoder.layer.1.intermediate.dense"
     assert len(list((tmp_path / "out").iterdir())) == len(exported.files)
 
 

@@ -58,8 +58,7 @@ def test_the_elements_are_those_that_onnx_runtime_multiplies_with(wide_llama, qu
     session = onnxruntime.InferenceSession(product.SerializeToString(), providers=["CPUExecutionProvider"])
     (by_runtime,) = session.run(None, {"x": np.eye(size, dtype=np.float32)})
     matrix = next(matrix for matrix in quantized_matrices(quantized[form]) if matrix.name.startswith(DOWN))
-    values = matrix.elements(slice(None)).values()
-    np.testing.assert_allclose(values, by_runtime.T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(matrix.elements(slice(None)).values(), by_runtime.T, rtol=1e-5, atol=1e-6)
 
 
 def swapped_nibbles(data, _):

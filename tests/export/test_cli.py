@@ -145,8 +145,7 @@ def test_inspect_prints_a_spec_or_its_json():
 
 
 def test_cache_prints_the_folder_and_its_size_and_clears_it(tmp_path):
-    empty = invoke("cache").stdout
-    assert empty.endswith("/onnxfn/templates: 0 files, 0.0 MB\n")
+    assert invoke("cache").stdout.endswith("/onnxfn/templates: 0 files, 0.0 MB\n")
     for digit in "ab":
         (tmp_path / f"{digit * 64}.template").write_bytes(bytes(500_000))
     assert invoke("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 2 files, 1.0 MB\n"

@@ -31,6 +31,14 @@ def producer(model: Model, name: str) -> Node | None:
     return next((node for node in nodes(model) if name in node.output), None)
 
 
+def mask_sum(model: Model, softmax: Node) -> Node | None:
+    """The node whose result a softmax reads, or the one before where the scores are bounded: the Add of a mask."""
+    node = producer(model, softmax.input[0])
+    while node is not None and node.op_type in ("Clip", "Sub"):
+        node = producer(model, node.input[0])
+    return node
+
+
 def users(model: Model, name: str, *operators: str) -> list[Node]:
     return [node for node in nodes(model, *operators) if name in node.input]
 

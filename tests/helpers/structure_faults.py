@@ -169,7 +169,7 @@ def mask_shifted(model: g.Model) -> Iterator[Site]:
 
 
 def attentions(model: g.Model) -> list[tuple[g.Node, g.Node]]:
-    found = ((node, g.producer(model, node.input[0])) for node in g.nodes(model, "Softmax"))
+    found = ((node, g.mask_sum(model, node)) for node in g.nodes(model, "Softmax"))
     return [(softmax, add) for softmax, add in found if add is not None and add.op_type == "Add"]
 
 

@@ -151,7 +151,7 @@ def check_results(name: str, runs: Sequence[Run]) -> None:
             if len(shape) != len(first.shapes[path]):
                 raise InvalidSpec(
                     f"{onnx_name(path)!r} of {name} has the shape {list(first.shapes[path])} at {_sizes(first)} and "
-                    f"{list(shape)} at {_sizes(other)}; a graph has a fixed number of axes: do not squeeze this one"
+                    f"{list(shape)} at {_sizes(other)}; a graph has a fixed number of axes: return as many at all sizes"
                 )
 
 

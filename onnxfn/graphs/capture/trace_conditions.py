@@ -32,6 +32,7 @@ from onnxfn.specs.conditions import (
     is_equality,
     is_range,
     is_true,
+    numbers_in,
     range_conditions,
     range_of,
     symbols_of,
@@ -102,9 +103,8 @@ def conditions(evaluated: Iterable[Evaluated], axes: Sequence[tuple[str, Any]]) 
         words = {symbol: symbols.get(symbol, COUNT) for symbol in formula.free_symbols}
         named = {symbol: sympy.Symbol(f"({word})", integer=True) for symbol, word in words.items()}
         text = printed(formula.xreplace(named)).replace("torch.sym_float", "float")
-        if words and is_condition(text):
-            plain = ast.unparse(ast.parse(text))
-            by_text.setdefault(plain, Condition(plain, each.line))
+        if words and is_condition(text) and max(numbers_in(text), default=0) < UNBOUNDED:
+            by_text.setdefault(plain := ast.unparse(ast.parse(text)), Condition(plain, each.line))
     return tuple(by_text.values())
 
 

@@ -40,7 +40,7 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
     if chosen.cache.past != "both" or chosen.parts.files:
         raise InvalidSpec(
             f"{spec.name or 'this spec'} is not a decoder with a past for {chosen.task}, so it has no cache to share; "
-            "use the task text-generation-with-past"
+            "tasks such as text-generation-with-past have one"
         )
     if chosen.target.static_cache:
         raise InvalidSpec(NOT_BOTH)

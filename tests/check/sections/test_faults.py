@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import error_of, exported_checkpoint
-from graph_edits import changed_weight, edited_export, edited_file, exchange_inputs, nodes, producer, set_input, users
+from graph_edits import changed_weight, edited_export, edited_file, exchange_inputs, mask_sum, nodes, set_input, users
 from onnx import helper
 from refusals import refusal
 
@@ -72,7 +72,7 @@ def without_mask(weight):
 
     def edit(model):
         softmax = after(model, weight, "Softmax")
-        softmax.input[0] = producer(model, softmax.input[0]).input[0]
+        softmax.input[0] = mask_sum(model, softmax).input[0]
 
     return edit
 

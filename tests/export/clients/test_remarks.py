@@ -186,8 +186,7 @@ def test_an_alias_is_stated_on_request_and_named():
 @pytest.mark.parametrize("model_type", ["llama", "mamba", "minicpm3"])
 def test_there_is_no_alias_where_none_is_needed_or_none_helps(model_type):
     config = tiny.config(model_type)
-    plan = onnxfn.plan(onnxfn.spec_for(config, WITH_PAST), config)
-    assert alias_of(plan, config.to_dict()) == {}
+    assert alias_of(onnxfn.plan(onnxfn.spec_for(config, WITH_PAST), config), config.to_dict()) == {}
 
 
 def test_transformers_js_loads_a_model_that_sees_from_its_parts():

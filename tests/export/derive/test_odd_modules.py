@@ -357,7 +357,7 @@ REFUSED = {
     "numbers as keys": (lambda: nested, {"x": {3: real(2), 5: real(2)}}, "the keys of 'x' in the sample are 3, 5; a "),
     "an empty list": (lambda: nested, {"x": [real(2), []]}, "'x.1' in the sample for Module is an empty list; a sa"),
     "more outputs": (lambda: lambda x: x.split(2), real(4, 8), "returns 2 tensors at .* and 1 at .*: return one stack"),
-    "fewer axes": (lambda: lambda x: x.squeeze(0), real(4, 8), "has the shape .* and .*: do not squeeze this one"),
+    "fewer axes": (lambda: lambda x: x.squeeze(0), real(4, 8), "has the shape .* and .*: return as many at all sizes"),
     "branch": (lambda: lambda x: x * 2 if x.sum() > 0 else x, real(3, 4), "depends on values of a tensor: use torch.w"),
     "size": (lambda: lambda x: x * float(x.max()), real(3, 4), "depends on values of a tensor: use torch.where"),
 }
