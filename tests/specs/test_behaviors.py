@@ -98,7 +98,8 @@ def test_an_unknown_name_of_a_behavior_is_refused():
 
 @pytest.mark.parametrize(("model_type", "task"), [("bert", "fill-mask-with-past"), ("whisper", "text-generation")])
 def test_a_task_with_past_of_a_model_without_a_cache_is_refused(model_type, task):
-    assert f"no task {task!r} for {model_type}" in refusal(UnknownName, for_task, ARCHITECTURES[model_type], task)
+    expected = f"no task {task!r} for this spec of {model_type}"
+    assert expected in refusal(UnknownName, for_task, ARCHITECTURES[model_type], task)
 
 
 # What a spec of one's own needs

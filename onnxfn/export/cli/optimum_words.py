@@ -40,7 +40,7 @@ def refuse_other_words(words: Iterable[str], values: Values) -> tuple[str, ...]:
         if answer := optimum["answers"].get(name):
             value = value if is_given or name in optimum["flags"] else next(rest, "")
             paths = [value, *paths] if name in ("m", "model") else paths
-            replaced[optimum["instead"].get(name, "").format(value)] = None
+            replaced[optimum["instead"].get(f"{name} {value}", optimum["instead"].get(name, "")).format(value)] = None
         closest_flag = closest(stem, (option.flag for option in OPTIONS.values()))
         lines.append(f"no option {stem}{f': {answer}' if answer else closest_flag}")
     if paths[1:2] == ["onnx"] and len(paths) > 2:  # noqa: PLR2004 - as in `optimum-cli export onnx -m MODEL OUT`

@@ -200,7 +200,7 @@ def for_task(spec: ExportSpec, task: str) -> ExportSpec:
     if spec.task is not None:
         raise InvalidSpec(f"this spec is already for {spec.task}; make one for {name} from the spec without a task")
     if name not in spec.tasks:
-        raise unknown("task", task, task_names(spec), of=spec.name or "this spec")
+        raise unknown("task", task, task_names(spec), of=f"this spec of {spec.name}" if spec.name else "this spec")
     overlay = spec.tasks[name]
     return edited(evolve(compose(spec, overlay.spec), task=name), overlay.edits)
 
