@@ -28,6 +28,7 @@ from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, fixed_si
 from onnxfn.specs.conditions import (
     COUNT,
     Condition,
+    as_ranges,
     is_condition,
     is_equality,
     is_range,
@@ -100,10 +101,9 @@ def conditions(evaluated: Iterable[Evaluated], axes: Sequence[tuple[str, Any]]) 
         formula = sizes[0][0].shape_env.replace(each.formula)
         was = sympy.Eq(formula, each.answer) if type(each.answer) is not bool else formula
         formula = was if each.answer is not False else sympy.Not(was)
-        words = {symbol: symbols.get(symbol, COUNT) for symbol in formula.free_symbols}
-        named = {symbol: sympy.Symbol(f"({word})", integer=True) for symbol, word in words.items()}
+        named = {size: sympy.Symbol(f"({symbols.get(size, COUNT)})", integer=True) for size in formula.free_symbols}
         text = printed(formula.xreplace(named)).replace("torch.sym_float", "float")
-        if words and is_condition(text) and max(numbers_in(text), default=0) < UNBOUNDED:
+        if named and is_condition(text) and (max({0, *numbers_in(text)}) < UNBOUNDED or as_ranges(Condition(text))):
             by_text.setdefault(plain := ast.unparse(ast.parse(text)), Condition(plain, each.line))
     return tuple(by_text.values())
 
