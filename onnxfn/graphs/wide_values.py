@@ -54,14 +54,14 @@ Reach = Mapping[str, float]
 
 
 def overflowing_values(model: Any, ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """The sizes of float16 values that overflow, by `ranges` in float32; masks, of no weights, do not count."""
+    """The sizes of float16 values that overflow, by `ranges` in float32; masks, chosen by bools, do not count."""
     sizes, masks, graph, stored = dict[str, float](), set[Any](), model.graph, _stored(model.graph)
     weighted = {each for each in graph.initializers.values() if _parameter(each)}
     weighted |= {each for each in graph.inputs if each.dtype.is_floating_point()}
     for node in graph:
         inputs = {*all_inputs(node)}
         is_weighted = node.op_type not in ("Shape", "Size") and not weighted.isdisjoint(inputs)
-        weighted.update(node.outputs if is_weighted else ())
+        weighted.update(each for each in node.outputs if is_weighted and not _is_bool(each))
         for value in node.outputs:
             least, largest = ranges.get(value.name, (0.0, 0.0))
             size, most = max(-least, largest), LARGEST / MARGIN
@@ -128,6 +128,10 @@ def keep_in_float32(model: Any, sizes: Reach) -> Any:
 
 def _is_half(value: Any) -> bool:
     return value is not None and value.dtype is not None and value.dtype.name == "FLOAT16"
+
+
+def _is_bool(value: Any) -> bool:
+    return value.dtype is not None and value.dtype.name == "BOOL"
 
 
 def _again(node: Any, inputs: Sequence[Any], dtype: Any) -> Any:

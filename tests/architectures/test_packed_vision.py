@@ -79,8 +79,7 @@ def test_patches_beside_a_text_are_those_of_the_loops(batch, length, seed):
     corners = torch.rand(batch, length, 2, 2, generator=random).sort(dim=2).values.flatten(2)
     corners[:, 0] = float(seed % 2)
     patches, texts = torch.randn(batch, 16, 4, generator=random), torch.randn(batch, length, 4, generator=random)
-    mask = torch.ones(batch, length, dtype=torch.long)
-    arguments = (corners, None, mask, 4, 0, 32, 8)
+    arguments = (corners, None, torch.ones(batch, length, dtype=torch.long), 4, 0, 32, 8)
     expected = modeling_udop.combine_image_text_embeddings(patches.clone(), texts.clone(), *arguments)
     for actual, wanted in zip(text.joined_embeddings(patches, texts, *arguments), expected, strict=True):
         torch.testing.assert_close(actual, wanted, rtol=0, atol=0, check_dtype=False)

@@ -103,8 +103,7 @@ def test_kernels_of_a_convolution_have_a_float_form(tmp_path):
 
 
 def test_the_form_of_stock_quantizers_is_known(llama, tmp_path):
-    untied = tiny.model("llama", "AutoModelForCausalLM")
-    onnxfn.export(SPEC, untied, tmp_path / "own", check=False)
+    onnxfn.export(SPEC, tiny.model("llama", "AutoModelForCausalLM"), tmp_path / "own", check=False)
     stock = quantized_dynamically(tmp_path / "own" / "model.onnx", tmp_path / "stock" / "model.onnx", signed=False)
     content, findings = float_form(stock)
     assert findings == ()

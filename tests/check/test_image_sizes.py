@@ -98,8 +98,7 @@ def test_a_plan_stays(model, edited):
 
 
 def test_a_case_is_never_moved_to_the_size_of_the_trace():
-    part = runnable(picker(100), plan(spec(sized(height=73, width=109)), {}))
-    traced, *others = image_sizes(part)
+    traced, *others = image_sizes(runnable(picker(100), plan(spec(sized(height=73, width=109)), {})))
     assert traced == (73, 109)
     assert traced not in others
 

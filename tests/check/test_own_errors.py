@@ -143,8 +143,7 @@ class Cancelled(torch.nn.Module):
 
 def test_rounding_that_pytorch_lacks_by_luck_is_no_fault_and_more_is(tmp_path):
     """PyTorch rounds nothing for these inputs. The outputs that are tried are 1 to 100 roundings of a sum away."""
-    spec = onnxfn.derived(Cancelled(), sample={"x": torch.ones(1, 400)})
-    part = onnxfn.plan(spec, {}).parts[0]
+    part = onnxfn.plan(onnxfn.derived(Cancelled(), sample={"x": torch.ones(1, 400)}), {}).parts[0]
     inputs = {"x": np.full((1, 400), 2.0, np.float32)}
     reference = Reference("a case", inputs, torch_outputs(Cancelled(), part, inputs))
     assert reference.outputs[0].item() == 1

@@ -106,8 +106,7 @@ def test_a_wrong_interface_or_cache_of_a_quantized_file_is_refused(wide_llama, f
 
 
 def test_a_file_in_float16_is_compared_and_measured_and_the_report_has_both(wide_llama, tmp_path):
-    spec = onnxfn.with_dtypes(SPEC, float="float16")
-    exported = onnxfn.export(spec, wide_llama, tmp_path / "half")
+    exported = onnxfn.export(onnxfn.with_dtypes(SPEC, float="float16"), wide_llama, tmp_path / "half")
     report = exported.report
     assert report.differences
     values = measured(report)
@@ -167,8 +166,7 @@ def test_the_tokens_of_the_text_are_measured_where_the_model_has_them(wide_llama
     reference = text_references(wide_llama, Words(99))(part, planned)
     assert reference.case == "300 tokens of text"
     assert np.array_equal(reference.inputs["input_ids"].ravel(), np.resize(text_tokens(Words(99)).ids, 300))
-    unknown = text_references(wide_llama, Words(5000))(part, planned)
-    assert unknown.case.startswith("300 random tokens")
+    assert text_references(wide_llama, Words(5000))(part, planned).case.startswith("300 random tokens")
 
 
 def test_variants_share_the_outputs_of_pytorch(wide_llama):

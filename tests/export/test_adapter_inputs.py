@@ -135,8 +135,7 @@ def test_a_graph_from_the_template_cache_and_one_in_float16_have_the_inputs(base
 def test_each_file_of_an_encoder_and_its_decoder_gets_its_part_of_the_adapter(t5, tmp_path):
     adapter = write_random(tmp_path / "adapter", t5, (".q", ".wo"), 3, seed=4)
     spec = onnxfn.with_adapter_inputs(onnxfn.spec_for(t5, "text2text-generation-with-past"), "q", "wo")
-    exported = onnxfn.export(spec, t5, tmp_path / "out", adapter=adapter)
-    assert exported.report.passed
+    assert onnxfn.export(spec, t5, tmp_path / "out", adapter=adapter).report.passed
     for part in ("encoder_model", "decoder_model_merged"):
         session = InferenceSession(str(tmp_path / f"out/{part}.onnx"), silent_options())
         file = tmp_path / f"out/adapter_{part}.onnx_adapter"

@@ -19,8 +19,7 @@ def bases(tmp_path_factory):
     bert = tiny.model("bert", "AutoModelForMaskedLM")
     bert.save_pretrained(folder / "bert")
     (folder / "bert" / "vocab.txt").write_text("[PAD]\n")
-    llama = tiny.model("llama", "AutoModelForCausalLM")
-    llama.save_pretrained(folder / "llama", max_shard_size="60KB")
+    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(folder / "llama", max_shard_size="60KB")
     bert.config.save_pretrained(folder / "pickled")
     torch.save(bert.state_dict(), folder / "pickled" / BIN)
     return folder

@@ -127,8 +127,7 @@ def test_words_of_options_may_have_underscores(requests):
 
 def test_all_options_of_a_command_line_are_answered_with_the_command_to_run_instead(requests):
     words = "onnx --model bert --batch_size 2 --fp16 --device=cuda out --no-post-process --opset 20"
-    result = CliRunner().invoke(app, ["export", *words.split()])
-    *answered, instead = result.stderr.splitlines()
+    *answered, instead = CliRunner().invoke(app, ["export", *words.split()]).stderr.splitlines()
     refused = "--model: --batch_size: --fp16: --device: --no-post-process:"
     assert [line.split()[3] for line in answered] == refused.split()
     options = "--opset 20 --layout optimum --size batch_size=2 --dtype float16 --decoders separate"

@@ -59,16 +59,14 @@ def test_a_report_that_cannot_be_used_is_as_none_for_every_reader(fields, tmp_pa
     assert recorded(tmp_path) is None
     (fault,) = onnxfn.verify(tmp_path).faults
     assert "cannot be used" in fault
-    result = JobResult("model", str(tmp_path), "exported", digest="d")
-    assert not is_unchanged(result, "d")
+    assert not is_unchanged(JobResult("model", str(tmp_path), "exported", digest="d"), "d")
     (tmp_path / CARD).write_text("mine")
     assert write_card({}, tmp_path, tmp_path) == ()
 
 
 def test_a_result_whose_report_is_complete_is_unchanged(tmp_path):
     (tmp_path / REPORT_FILE).write_text(report_text())
-    result = JobResult("model", str(tmp_path), "exported", digest="d")
-    assert is_unchanged(result, "d")
+    assert is_unchanged(JobResult("model", str(tmp_path), "exported", digest="d"), "d")
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
@@ -138,8 +136,7 @@ def test_a_file_of_a_report_that_is_a_link_out_of_its_folder_is_not_saved(target
     assert f"names 'notes/secret', which {LINK}" in str(onnxfn.verify(folder))
     saved = onnxfn.load(folder).save(tmp_path / "saved")
     assert [os.path.basename(file) for file in saved.files] == ["model.onnx"]
-    message = refusal(InvalidSpec, verified, folder)
-    assert "is not uploaded" in message
+    assert "is not uploaded" in refusal(InvalidSpec, verified, folder)
 
 
 def test_a_report_that_is_a_link_or_a_named_pipe_is_not_read(exported, tmp_path):

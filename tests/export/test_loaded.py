@@ -52,8 +52,7 @@ def test_what_is_saved_is_what_an_export_with_a_path_writes(bert, tmp_path, temp
 
 @pytest.mark.usefixtures("temporary_files")
 def test_several_parts_with_external_data_are_called_saved_and_loaded(t5, tmp_path):
-    write = onnxfn.WriteOptions(external_data_threshold=0)
-    result = onnxfn.export(T5, t5, write=write)
+    result = onnxfn.export(T5, t5, write=onnxfn.WriteOptions(external_data_threshold=0))
     assert any(file.endswith(".onnx_data") for file in result.files)
     encoded = result("encoder_model", input_ids=IDS, attention_mask=torch.ones_like(IDS))
     states = {"encoder_hidden_states": encoded["last_hidden_state"], "encoder_attention_mask": torch.ones_like(IDS)}
@@ -159,8 +158,7 @@ def test_a_file_object_gets_the_bytes_of_the_file(bert, t5, tmp_path):
     onnxfn.export(BERT, bert, tmp_path / "model.onnx")
     assert opened.getvalue() == (tmp_path / "model.onnx").read_bytes()
     assert result(**FEEDS)["logits"].shape == (2, 5, 128)
-    several = refusal(InvalidSpec, onnxfn.export, T5, t5, io.BytesIO())
-    assert "name a folder" in several
+    assert "name a folder" in refusal(InvalidSpec, onnxfn.export, T5, t5, io.BytesIO())
     text = refusal(InvalidSpec, onnxfn.export, BERT, bert, io.StringIO())
     assert text == "path is of the type StringIO; pass a path, None, or a file open for bytes"
 

@@ -39,8 +39,7 @@ def test_a_head_without_trained_weights_raises_an_error(folder):
 
 
 def test_missing_weights_raise_an_error_also_for_a_configuration_without_a_class_name(folder, tmp_path):
-    model = tiny.model("bert", "AutoModel")
-    model.save_pretrained(tmp_path)
+    tiny.model("bert", "AutoModel").save_pretrained(tmp_path)
     config = load_configuration(tmp_path)
     config.architectures = None
     message = refusal(InvalidSpec, load_model, str(tmp_path), config, spec("text-classification"))

@@ -153,8 +153,7 @@ def test_a_path_that_cannot_be_written_or_read(name, top):
     fault = FAULTS[name]
     out = fault.prepare(top)
     before = entries(top)
-    line = error_of(top / "checkpoint", out, *fault.flags, dropped=fault.unprivileged)
-    assert fault.message in line
+    assert fault.message in error_of(top / "checkpoint", out, *fault.flags, dropped=fault.unprivileged)
     assert entries(top) == before
 
 

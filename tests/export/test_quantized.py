@@ -74,8 +74,7 @@ def test_the_command_line_dequantizes_checks_and_reports(tmp_path):
     llama(tmp_path, "awq")
     out = tmp_path / "out"
     command = ["export", str(tmp_path), str(out), "--dequantize", "--task", TASK, "--no-template-cache"]
-    result = succeed(*command)
-    assert "dequantized from AWQ with 4 bits, " in result.stdout
+    assert "dequantized from AWQ with 4 bits, " in succeed(*command).stdout
     report = json.loads((out / "report.json").read_text())
     assert report["check"]["status"] == "passed"
     assert report["weights_from"].startswith("dequantized from AWQ with 4 bits, ")

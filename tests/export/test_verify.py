@@ -53,8 +53,7 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     options = resolved_write_options(WriteOptions(layout="transformers.js"))
     measurement = onnxfn.Measurement("model", "logits", "kl", 0.01, 0.05, "300 tokens of text", passed=True)
     report = onnxfn.Report([DIFFERENCE], ["one (batch_size=2)"], measurements=[measurement])
-    digests = dict.fromkeys(files, "")
-    written = report_file.report_content(digests, tmp_path, PLAN, report, options)
+    written = report_file.report_content(dict.fromkeys(files, ""), tmp_path, PLAN, report, options)
     assert report_file.write_report(written, tmp_path) == tmp_path / report_file.REPORT_FILE
     content = json.loads((tmp_path / report_file.REPORT_FILE).read_text())
     assert list(content["versions"]) == ["onnxfn", "python", *report_file.PACKAGES]

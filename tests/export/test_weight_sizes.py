@@ -155,6 +155,5 @@ def test_a_layer_with_two_paths_or_another_name_in_the_state_dict_counts_once(bu
     model = build().eval()
     spec = onnxfn.derived(model, sample=torch.randn(3, 4), axes="batch_size _")
     assert onnxfn.weight_bytes(spec, model, ("float32",)) == {"model.onnx": 80}
-    exported = onnxfn.export(spec, model, tmp_path / "out.onnx")
-    assert exported.report.passed
+    assert onnxfn.export(spec, model, tmp_path / "out.onnx").report.passed
     assert sum(tensor.length for tensor in stored_tensors(tmp_path / "out.onnx")) == 80

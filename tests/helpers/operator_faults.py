@@ -75,12 +75,24 @@ def residual_dropped(model: g.Model) -> Iterator[Site]:
 
 
 def kv_heads(model: g.Model) -> Iterator[Site]:
-    for node in g.nodes(model, "Unsqueeze"):
-        axes = g.constant(model, node.input[1])
-        expanded = [name for user in g.users(model, node.output[0], "Expand") for name in user.output]
-        is_repeated = any(g.users(model, name, "Reshape") for name in expanded)
-        if axes is not None and axes.tolist() == [2] and is_repeated:
-            yield node.output[0], partial(g.set_input, model, node, 1, np.array([1]))
+    def tile(before, after, order):
+        before.input[0] = g.insert(model, before, "Gather", [before.input[0], g.new_constant(model, order)], axis=1)
+        user, restored = g.users(model, after.output[0])[0], g.new_constant(model, np.argsort(order))
+        g.redirect(model, after.output[0], g.insert(model, user, "Gather", [after.output[0], restored], axis=1))
+
+    for before, after in grouped_products(model):
+        groups, heads = (int(g.constant(model, node.input[1])[1]) for node in (before, after))
+        if 1 < groups < heads:
+            order = np.arange(heads).reshape(-1, groups).T.ravel()
+            yield after.output[0], partial(tile, before, after, order)
+
+
+def grouped_products(model: g.Model) -> Iterator[tuple[g.Node, g.Node]]:
+    """The reshapes around each product of weights and values: to the heads of keys, and back to all heads."""
+    for product in g.nodes(model, "MatMul"):
+        before = g.producer(model, product.input[0])
+        if before is not None and before.op_type == "Reshape":
+            yield from ((before, after) for after in g.users(model, product.output[0], "Reshape"))
 
 
 def pooling(model: g.Model) -> Iterator[Site]:

@@ -225,8 +225,7 @@ def _result(future: Future[JobResult], task: Task) -> JobResult:
     try:
         result = future.result()
     except (Exception, CancelledError) as error:  # noqa: BLE001 - each executor has errors of its own
-        error_text = f"the executor failed: {first_line(error)}"
-        result = JobResult(job.checkpoint, job.path, "lost", error=error_text)
+        result = JobResult(job.checkpoint, job.path, "lost", error=f"the executor failed: {first_line(error)}")
     return evolve(result, attempts=task.attempt, digest=task.digest)
 
 

@@ -44,8 +44,7 @@ def serve(connection: Connection) -> None:
 def job_result(job: ExportRequest) -> JobResult:
     """Exports a job: its result, which also says why it failed."""
     try:
-        is_pipeline = job.library == "diffusers"
-        parts = tuple(export_pipeline_request(job).values()) if is_pipeline else (export_request(job),)
+        parts = tuple(export_pipeline_request(job).values()) if job.library == "diffusers" else (export_request(job),)
     except Exception as error:  # noqa: BLE001 - whatever fails, the other jobs go on
         return JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
     size = sum(Path(file).stat().st_size for part in parts for file in part.files)

@@ -8,10 +8,9 @@ import numpy as np
 from onnxfn.export.cli.flags import say
 from onnxfn.export.cli.progress import stages
 from onnxfn.export.cli.texts import result_text
-from onnxfn.export.find.lookup import spec_for
-from onnxfn.export.load.loading import load_configuration, load_model
-from onnxfn.export.run.events import stage_timer
-from onnxfn.export.run.export import export
+from onnxfn.export.find.model_for import model_for
+from onnxfn.export.jobs.request import ExportRequest
+from onnxfn.export.run.requests import export_request
 from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import ModelNotFound
@@ -25,12 +24,8 @@ def demo(out: Path, *, overwrite: bool) -> None:
     from transformers import AutoTokenizer
 
     folder = minilm()
-    config = load_configuration(folder)
-    spec = spec_for(config, "feature-extraction")
-    on_event = stages(transient=True)
-    with stage_timer(on_event) as (timed, _), timed("load", "all-MiniLM-L6-v2") as tick:
-        model = load_model(str(folder), config, spec, tick=tick)
-    exported = export(spec, model, out, checkpoint=folder, overwrite=overwrite, on_event=on_event)
+    request = ExportRequest(str(folder), str(out), overwrite=overwrite)
+    exported, model = export_request(request, stages(transient=True)), model_for(str(folder))
     say(result_text(exported))
     tokenizer = pretrained(AutoTokenizer.from_pretrained, folder, trust_remote_code=False)
     tokens = tokenizer(list(SENTENCES), padding=True, return_tensors="pt")

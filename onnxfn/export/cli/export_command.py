@@ -91,8 +91,7 @@ LOG = "batch.jsonl"
 def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **options: Any) -> None:
     """Runs the jobs of a file or a folder by `export_many`, or prints what it would do; exit code 1 if a job failed."""
     form, is_dry_run = texts.result_form(values), "dry_run" in values
-    defaults = with_check({name: values[name] for name in OF_ALL_JOBS if name in values})
-    listed = read_jobs(jobs, out, **defaults)
+    listed = read_jobs(jobs, out, **with_check({name: values[name] for name in OF_ALL_JOBS if name in values}))
     if is_dry_run:
         result = batch_preview(listed, out / LOG if resume else None)
     else:

@@ -77,8 +77,7 @@ PORTS: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType(
 
 def is_whisper(plan: Plan) -> bool:
     """Whether a plan is from `whisper_for_genai`, in one dtype."""
-    stems = {part.name for part in plan.parts}
-    return stems == {ENCODER, DECODER} and "audio_features" in plan[ENCODER].inputs
+    return {part.name for part in plan.parts} == {ENCODER, DECODER} and "audio_features" in plan[ENCODER].inputs
 
 
 def _sizes(config: Mapping[str, Any], part: str) -> dict[str, int]:

@@ -47,10 +47,9 @@ def alias_of(plan: Plan, config: Mapping[str, Any]) -> dict[str, Any]:
     sizes = sizes_of(cache, KEY)
     if len({*sizes, *sizes_of(cache, VALUE)}) > 1:
         return {}
-    layers = max(tensor.layer for tensor in cache) + 1
     heads = {"num_key_value_heads": sizes[0][1], "head_dim": sizes[0][-1]}
     # keys and values, grouped heads, a width of its own
-    return {"model_type": "gemma", "num_hidden_layers": layers, **heads}
+    return {"model_type": "gemma", "num_hidden_layers": max(tensor.layer for tensor in cache) + 1, **heads}
 
 
 def alias(folder: Folder) -> dict[str, str]:

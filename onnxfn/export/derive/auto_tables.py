@@ -130,8 +130,7 @@ def row_of(model_type: str, rows: Mapping[str, ExportSpec], model: Any = None) -
 def class_type(name: str) -> str | None:
     """The model type that a class is named after, if transformers lists the class for that type; else None."""
     types = {kind for table in auto_tables().values() for kind, names in table.classes.items() if name in names}
-    named = [kind for kind in types if _plain(name).startswith(_plain(kind))]
-    return max(named, key=len, default=None)
+    return max((kind for kind in types if _plain(name).startswith(_plain(kind))), key=len, default=None)
 
 
 def _owners(model_type: str, model: Any) -> set[str | None]:

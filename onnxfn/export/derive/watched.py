@@ -246,8 +246,7 @@ def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], name
     import torch
 
     by_name, parameters = signature.bind(*arguments, **named).arguments, signature.parameters
-    others = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), "")
-    by_name |= by_name.pop(others, {})
+    by_name |= by_name.pop(next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), ""), {})
 
     def is_given(name: str, value: Any) -> bool:
         default = parameters[name].default if name in parameters else None

@@ -351,5 +351,4 @@ def _possible_inputs(row: ExportSpec) -> Iterator[ExportSpec]:
     behaviors = (compose(row, overlay.spec) for overlay in row.parts.behaviors)
     for spec in (row, *(spec for spec in tasks if not spec.parts.files), *behaviors):
         if spec.inputs:
-            call = evolve(spec.call, submodule=None)
-            yield evolve(spec, task=None, tasks=(), outputs=(), parts=Parts(), call=call)
+            yield evolve(spec, task=None, tasks=(), outputs=(), parts=Parts(), call=evolve(spec.call, submodule=None))

@@ -43,5 +43,4 @@ def row_name(model: Any) -> str | None:
 
 def argument_names(spec: ExportSpec, config: Mapping[str, Any]) -> dict[str, str]:
     """From the place of each tensor in the arguments, with dots, to the name of its input in ONNX."""
-    inputs = resolved(spec, config).inputs
-    return {".".join(map(str, input_.forward_path)): input_.name for input_ in inputs}
+    return {".".join(map(str, input_.forward_path)): input_.name for input_ in resolved(spec, config).inputs}

@@ -70,10 +70,8 @@ def _file_errors(file: Path) -> AbstractContextManager[None]:
 
 def calibrated(source: Source, model: Any, part: Part, plan: Plan, graph: Any, timed: StageTimer, left: Left) -> Any:
     """The graph of a part with what its rules choose by runs on real inputs; `left` gets what keeps nearest codes."""
-    rules = part.spec.target.quantization
-    if any(rule.calibrated for rule in rules) and reads_text(part.spec):
-        inputs = _text_runs(source, model, part, plan)
-        graph = _with_calibrated_weights(model, part, graph, timed, inputs, left)
+    if any(rule.calibrated for rule in part.spec.target.quantization) and reads_text(part.spec):
+        graph = _with_calibrated_weights(model, part, graph, timed, _text_runs(source, model, part, plan), left)
     left.update({(part.name, INSIDE): dict.fromkeys(nodes)} if (nodes := unquantized_nodes(graph)) else {})
     if static_activations(graph):
         graph = _with_static_activations(part, graph, timed, _inputs(source, model, part, plan))

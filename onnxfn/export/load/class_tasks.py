@@ -100,14 +100,12 @@ def loader_of(task: str) -> str:
 
 def class_name(model: Any) -> str:
     """The name of the class of a model; of a model with adapters of peft, that of the model inside."""
-    inside = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return type(inside).__name__
+    return type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
 
 
 def stated_class(model_or_config: Any) -> str | None:
     """The name of the class of a model of transformers, or of the first one in a configuration; None for any other."""
     if hasattr(model_or_config, "forward"):
-        of_transformers = hasattr(getattr(model_or_config, "config", None), "to_dict")
-        return class_name(model_or_config) if of_transformers else None
+        return class_name(model_or_config) if hasattr(getattr(model_or_config, "config", None), "to_dict") else None
     name = next(iter(snapshot(model_or_config).get("architectures") or ()), None)
     return name if isinstance(name, str) else None

@@ -44,9 +44,8 @@ def part_weights(planned: Plan, part: Part, model: Any) -> list[PartWeight]:
         own, operators = names.get(id(tensor), ()), tuple(dict.fromkeys(filter(None, map(_operator, modules))))
         rule = rule_for(rules, own, operators) if tensor.ndim >= MATRIX_RANK else None
         is_known = operators and rule and all((rule.kind, operator) in REPLACEMENTS for operator in operators)
-        itemsize = dtypes.get(id(tensor), dtype).itemsize
         perm = (1, 0) if _has_inputs_first(modules) else ()
-        size = partial(_weight_bytes, tensor, operators, perm, itemsize)
+        size = partial(_weight_bytes, tensor, operators, perm, dtypes.get(id(tensor), dtype).itemsize)
         return PartWeight(own, tensor, rule if is_known else None, perm, size)
 
     return [weight(*owned) for owned in _weights(planned, part, model)]
@@ -88,8 +87,7 @@ def _weights(planned: Plan, part: Part, model: Any) -> list[tuple[Any, list[Any]
     names = {link.part for link in part.spec.links}
     linked = [_module(model, other) for other in planned.parts if other.name in names]
     inner = {id(module) for other in linked if other is not model for module in other.modules()}
-    owners = _owners(_module(model, part))
-    return [owned for owned in owners if any(id(module) not in inner for module in owned[1])]
+    return [owned for owned in _owners(_module(model, part)) if any(id(module) not in inner for module in owned[1])]
 
 
 def _module(model: Any, part: Part) -> Any:
@@ -105,6 +103,5 @@ def _owners(root: Any) -> list[tuple[Any, list[Any]]]:
     modules, owners = dict(root.named_modules(remove_duplicate=False)), dict[int, tuple[Any, list[Any]]]()
     for name, tensor in root.state_dict(keep_vars=True).items():
         if hasattr(tensor, "is_floating_point") and tensor.is_floating_point():
-            owner = modules.get(name.rpartition(".")[0], root)
-            owners.setdefault(id(tensor), (tensor, []))[1].append(owner)
+            owners.setdefault(id(tensor), (tensor, []))[1].append(modules.get(name.rpartition(".")[0], root))
     return list(owners.values())

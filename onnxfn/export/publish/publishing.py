@@ -1,7 +1,10 @@
 """The last step of an export: its files appear, and unused files of an earlier export are deleted."""
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from onnxfn.export.publish.exchange import exchange_folder, move_files
 from onnxfn.export.publish.staging import Destination, check_destination, clean_up, locked
@@ -9,10 +12,14 @@ from onnxfn.export.report.report_file import REPORT_FILE, is_foreign_report, rec
 from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.journal import Journal
-from onnxfn.weights.layouts import LAYOUTS
-from onnxfn.weights.names import file_fault
+from onnxfn.weights.layouts import CONFIG_FILES, LAYOUTS
+from onnxfn.weights.names import file_fault, read_regular
 from onnxfn.weights.onnx_files import external_data_names, mentions, written_by_onnxfn
 from onnxfn.weights.side_files import WRITTEN_FILES, side_files
+
+CONFIG = CONFIG_FILES["config"]
+OF_WRITING = frozenset(("_name_or_path", "architectures", "transformers_version", "dtype", "torch_dtype"))
+"""The keys of a configuration that may differ between two files of one model."""
 
 
 def stale_files(destination: Destination, published: Collection[Path]) -> tuple[Path, ...]:
@@ -31,7 +38,7 @@ def _written_side_files(folder: Path) -> Iterator[Path]:
     """The side files in a folder that its report lists, and that are unchanged since."""
     # Where weights of a checkpoint lie, the side files may be the checkpoint's own.
     report = recorded(folder)
-    if report is not None and not _has_weights(folder):
+    if report is not None and not _weights(folder):
         for file in side_files(folder, WRITTEN_FILES):
             facts = report.files.get(file.relative_to(folder).as_posix())
             if facts is not None and facts.sha256 == sha256_of(file):
@@ -41,14 +48,38 @@ def _written_side_files(folder: Path) -> Iterator[Path]:
 def checkpoint_files(folder: Path) -> frozenset[str]:
     """The paths of the side files in a folder that also holds the weights of a checkpoint; none without weights."""
     # They describe that checkpoint, so an export to its folder leaves them as they are.
-    files = side_files(folder) if _has_weights(folder) else ()
-    return frozenset(file.relative_to(folder).as_posix() for file in files)
+    return frozenset(file.relative_to(folder).as_posix() for file in (side_files(folder) if _weights(folder) else ()))
 
 
-def _has_weights(folder: Path) -> bool:
-    """Whether weights of a checkpoint lie in a folder."""
+def without_own_files(files: Iterable[Path], staging: Path, folder: Path) -> list[Path]:
+    """The staged side files that are no files of a checkpoint in the folder; OutputExists if that is another one."""
+    report = recorded(folder)
+    weights = [file for file in _weights(folder) if report is None or file.name not in report.files]
+    if weights and _differs(_config(folder), _config(staging)):
+        words = f"has the weights of another checkpoint, {weights[0].name}, which needs its own {CONFIG}"
+        raise OutputExists(f"{folder} {words}; choose another path")
+    own = checkpoint_files(folder) if weights else ()
+    return [file for file in files if file.relative_to(staging).as_posix() not in own]
+
+
+def _config(folder: Path) -> Any:
+    """The configuration in a folder; empty if there is none that can be read."""
+    with suppress(OSError, ValueError):
+        return json.loads(read_regular(folder / CONFIG))
+    return {}
+
+
+def _differs(own: Any, new: Any) -> bool:
+    """Whether configurations differ in the value of a key that both have."""
+    if isinstance(own, dict) and isinstance(new, dict):
+        return any(_differs(own[key], new[key]) for key in own.keys() & new.keys() - OF_WRITING)
+    return bool(own != new)
+
+
+def _weights(folder: Path) -> list[Path]:
+    """The files with weights of a checkpoint in a folder."""
     patterns = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf")
-    return any(file for pattern in patterns for file in folder.glob(pattern))
+    return [file for pattern in patterns for file in folder.glob(pattern)]
 
 
 def _stale_in(folder: Path, published: Collection[Path], *, all_graphs: bool) -> Iterator[Path]:

@@ -40,8 +40,7 @@ def write_page(folder: Path, file: Path, *, overwrite: bool) -> Path:
 def _shown(folder: Path) -> tuple[ResultFacts, dict[str, Outline]]:
     """What is shown of a folder, and the weights of its graphs. Its report names only files inside the folder."""
     read_report(folder / REPORT_FILE)
-    content = json.loads((folder / REPORT_FILE).read_bytes())
-    facts = folder_facts(content, folder)
+    facts = folder_facts(json.loads((folder / REPORT_FILE).read_bytes()), folder)
     return facts, outlines(folder / path for path in facts.files)
 
 
@@ -56,8 +55,7 @@ def folder_facts(content: Mapping[str, Any], folder: Path | None = None) -> Resu
 def _folder_facts(content: Mapping[str, Any], folder: Path | None) -> ResultFacts:
     report, graphs, files = report_of(content["check"]), content["graphs"], content["files"]
     sizes = {path: graph_bytes(path, content) for path in graphs}
-    own = (folder / REPORT_FILE).stat().st_size if folder else 0
-    size = own + sum(each["bytes"] for each in files.values())
+    size = sum(each["bytes"] for each in files.values()) + ((folder / REPORT_FILE).stat().st_size if folder else 0)
     status = "unchecked" if report is None else check_status(report)
     opsets = ", ".join(sorted({f"opset {graph['opset']}" for graph in graphs.values()}))
     first = next(iter(content.get("variants", {}).values()), None)  # the parts of the first dtype

@@ -203,8 +203,7 @@ def plan_digest(plan: Plan) -> str:
 
 def file_facts(folder: Path, files: Mapping[Path, str], tick: Tick = no_tick) -> dict[str, Any]:
     """Size and digest of each file, which is read if that is unknown, and the facts of each graph, by their paths."""
-    by_path = {file.relative_to(folder).as_posix(): file for file in files}
-    ordered = sorted(by_path.items())
+    ordered = sorted((file.relative_to(folder).as_posix(), file) for file in files)
     return {
         "graphs": {path: graph_facts(file) for path, file in ordered if file.suffix == ".onnx"},
         "files": {
@@ -268,17 +267,13 @@ def check_facts(report: Report | None) -> dict[str, Any]:
         "status": status,
         "cases": list(report.cases),
         "outputs": [
-            _finite({name: to_plain(getattr(each, name, None)) for name in FIGURES}) | {"of_bound": _multiples(each)}
+            _finite({name: to_plain(getattr(each, name, None)) for name in FIGURES})
+            | {"of_bound": _finite({case: float(f"{multiple(error, of):.6g}") for case, error, of in each.errors})}
             for each in report.differences
         ],
         "measurements": [asdict(measurement) for measurement in report.measurements],
         "sections": [_finite(asdict(section)) for section in report.sections],
     }
-
-
-def _multiples(difference: Difference) -> dict[str, Any]:
-    """From the name of each case to the error of an output, as a multiple of what is allowed; null if infinite."""
-    return _finite({case: float(f"{multiple(error, allowed):.6g}") for case, error, allowed in difference.errors})
 
 
 def report_of(check: Mapping[str, Any]) -> Report | None:

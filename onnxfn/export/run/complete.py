@@ -49,8 +49,7 @@ def complete_folder(
     sidecars = [
         f"{part.name}.onnx" for part in built.plan.parts if f"{part.name}{options.external_data_suffix}" in written
     ]
-    fixed = checkpoint_files(destination.folder)
-    new = write_side_files(staging, built.plan, options.layout, sidecars, fixed)
+    new = write_side_files(staging, built.plan, options.layout, sidecars, checkpoint_files(destination.folder))
     every_file = {**built.files, **dict.fromkeys((*side_files, *new), "")}
     of_report = (built.report, options, built.weights_from, values)
     content = report_content(every_file, staging, built.plan, *of_report, tick)

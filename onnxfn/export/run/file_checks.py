@@ -110,8 +110,7 @@ def faults_of(job: Job, graphs: Sequence[BuiltGraph]) -> tuple[FoundLimits, ...]
 
     def found_in(part: Part, graph: BuiltGraph) -> FoundLimits:
         with job.timed("check", part.name) as tick, ticking_operators(tick):
-            file = job.folder / f"{part.name}.onnx"
-            return found_limits(model, part, file, session_for, exact, graph.guards, tick)
+            return found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact, graph.guards, tick)
 
     try:
         return tuple(map(found_in, job.plan.parts, graphs))

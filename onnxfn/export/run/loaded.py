@@ -238,5 +238,4 @@ def _names(loaded: Loaded, destination: Destination) -> dict[Path, str]:
             names = listed(file.name for file in files)
             raise InvalidSpec(f"the export has the files {names}; name a folder, not one file")
         return {graph: destination.path.name}
-    base = Destination(Path(loaded.path)).folder
-    return {file: file.relative_to(base).as_posix() for file in files}
+    return {file: file.relative_to(Destination(Path(loaded.path)).folder).as_posix() for file in files}

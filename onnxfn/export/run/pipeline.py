@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 from onnxfn.check.variants.proof import check_floors
 from onnxfn.check.variants.text_references import text_references
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.publish.publishing import publish
+from onnxfn.export.publish.publishing import publish, without_own_files
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
 from onnxfn.export.run.arguments import check_values, merged_adapter, provenance_in_errors, with_checkpoint_weights
 from onnxfn.export.run.attempts import build_variants, output_of
@@ -65,11 +65,14 @@ def export_model(
                 onnx_staging.mkdir(exist_ok=True)
                 of_check = (request.check, real_inputs, texts, request.floors, preprocessor)
                 job = Job(copied, planned, onnx_staging, timed, *of_check)
+                side_files: list[Path] = []
+                if not destination.is_file:
+                    written = write_checkpoint_files(model, checkpoint, staging)
+                    side_files = without_own_files(written, staging, destination.folder)
                 built = with_quality(build_variants(job, output))
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:
-                        side_files = write_checkpoint_files(model, checkpoint, staging)
                         files = complete_folder(built, side_files, staging, destination, output.options, values, tick)
                 # No event comes after this: what `on_event` raised would leave the files of an export that failed.
                 published = publish(files, staging, destination, overwrite=request.overwrite)

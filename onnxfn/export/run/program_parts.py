@@ -72,8 +72,7 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     config = getattr(pipeline, "config", {})
     config = config if isinstance(config, Mapping) else {}
     facts: dict[str, Any] = {"requires_aesthetics_score": bool(config.get("requires_aesthetics_score"))}
-    projecting = (each for each in models.values() if _class(each) == "CLIPTextModelWithProjection")
-    if encoder := next(projecting, None):
+    if encoder := next((each for each in models.values() if _class(each) == "CLIPTextModelWithProjection"), None):
         facts |= {"output_hidden_states": True, "text_encoder_projection_dim": encoder.config.projection_dim}
     of_rows = {
         f"{name}{suffix}": PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **facts})

@@ -73,8 +73,7 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
             raise
         raise InvalidSpec(f"{config.model_type} has no row; leave --dry-run out: {error}") from error
     planned = plan_of(request, spec, config)
-    trust = request.trust_remote_code
-    model = model_without_weights(config, planned.parts[0].spec, trust_remote_code=trust)
+    model = model_without_weights(config, planned.parts[0].spec, trust_remote_code=request.trust_remote_code)
     return with_checked_buffers(model, with_weight_bytes(planned, model))
 
 

@@ -118,9 +118,8 @@ def with_other_sides(
     requested: Job, job: Job, output: Output, graphs: Sequence[BuiltGraph]
 ) -> tuple[Job, Output] | None:
     """An attempt at two graphs, one for each side of a condition that limits a part; None if none limits one."""
-    limits = [part.spec.limits for part in requested.plan.parts]
-    pairs = zip(job.plan.parts, limits, strict=True)
-    parts = [evolve(part, spec=evolve(part.spec, limits=of_part)) for part, of_part in pairs]
+    pairs = zip(job.plan.parts, requested.plan.parts, strict=True)
+    parts = [evolve(part, spec=evolve(part.spec, limits=of_request.spec.limits)) for part, of_request in pairs]
     tried = (_other_side(job.model, part, graph) for part, graph in zip(parts, graphs, strict=True))
     sides = tuple(side for side in tried if side is not None)
     if not sides or job.check != "whole":

@@ -120,10 +120,9 @@ def trace_error(
     if small := _small_axes(part, sample):
         return FixedSizes(small)
     text = f"{type(error).__name__}: {_TORCH_SYMBOLS.sub('', first_line(root_cause(error)))}"
-    advice = _trace_advice(f"{text} {error}")
     where = f"{_in_module(_module_path(model, error))} at {_model_line(error)}".strip()
     of_task = f"{type(model).__name__} could not be traced for {part.spec.task or part.name}"
-    return CaptureFailed(f"{of_task}, {where}: {text}{advice}")
+    return CaptureFailed(f"{of_task}, {where}: {text}{_trace_advice(f'{text} {error}')}")
 
 
 def fixed_axes(part: Part, error: BaseException | None) -> list[tuple[int, str, str, str]]:

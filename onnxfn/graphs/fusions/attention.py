@@ -157,8 +157,7 @@ def _fuse(softmax: Any, product: Any, position: Mapping[Any, int]) -> None:
 
 def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
     """Keys or values before each head is repeated for a group of queries, and the first node of that, or None."""
-    reshape = producer(repeated, "Reshape")
-    expand = producer(first_input(reshape), "Expand")
+    expand = producer(first_input(producer(repeated, "Reshape")), "Expand")
     unsqueeze = producer(first_input(expand), "Unsqueeze")
     if unsqueeze is None or integers(unsqueeze.inputs[1]) != (2,) or not _has_heads(unsqueeze.inputs[0]):
         return repeated, None

@@ -337,8 +337,7 @@ def _kthvalue(tensor: Any, k: Any, dim: int = -1, keepdim: bool = False) -> Sequ
 
 def _at_rank(tensor: Any, axis: int, rank: Any) -> tuple[Any, Any]:
     """The element of each rank along an axis, and its index. NaN has the last ranks. The axis has size 1 afterwards."""
-    wide = _sortable(tensor)
-    _, order = op.TopK(wide, size(tensor, axis), axis=axis, largest=0, sorted=1)
+    _, order = op.TopK(_sortable(tensor), size(tensor, axis), axis=axis, largest=0, sorted=1)
     first = op.Slice(order, integers(0), integers(1), integers(axis))
     # The rank is a vector of one number, or one number for each slice.
     indices = op.GatherElements(order, op.Add(op.Mul(first, integers(0)), rank), axis=axis)

@@ -325,6 +325,5 @@ def _repeat_groups(states: Any, heads: int) -> Any:
     _, groups, _, head_size = states.shape
     if groups == heads:
         return states
-    unsqueezed = op.Unsqueeze(states, integers(2))
-    expanded = op.Expand(unsqueezed, integers(1, 1, heads // groups, 1, 1))
+    expanded = op.Expand(op.Unsqueeze(states, integers(2)), integers(1, 1, heads // groups, 1, 1))
     return op.Reshape(expanded, integers(0, heads, -1, head_size))

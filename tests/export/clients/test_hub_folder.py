@@ -6,6 +6,7 @@ import pytest
 import tiny
 from command_line import exported_checkpoint
 from exported_folders import content
+from refusals import refusal
 from reports import report_text
 
 import onnxfn
@@ -45,11 +46,24 @@ def test_a_folder_has_the_side_files_of_all_clients_and_its_report_covers_them(l
 
 def test_an_export_to_the_folder_of_the_checkpoint_leaves_its_files_as_they_are(llama):
     spec, model, checkpoint = llama
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16", "mine": 1}))
     before = content(checkpoint)
     onnxfn.export(spec, model, checkpoint, checkpoint=checkpoint, write=HUB, check=False, overwrite=True)
     assert before.items() <= content(checkpoint).items()
     assert {*content(checkpoint)} == {*before} | NEW
     assert onnxfn.verify(checkpoint).passed
+
+
+def test_a_folder_with_the_weights_of_another_checkpoint_is_left_as_it_is(llama, tmp_path):
+    spec, model, _ = llama
+    other = tmp_path / "other"
+    tiny.model("llama", "AutoModelForCausalLM", vocab_size=99).save_pretrained(other)
+    before = content(other)
+    message = refusal(onnxfn.OutputExists, onnxfn.export, spec, model, other, check=False, overwrite=True)
+    words = "has the weights of another checkpoint, model.safetensors, which needs its own config.json"
+    assert message == f"{other} {words}; choose another path"
+    assert content(other) == before
 
 
 def test_the_command_line_states_an_alias_and_names_it_in_its_output_and_the_report(tmp_path):

@@ -113,8 +113,7 @@ def test_a_model_type_has_the_tasks_of_its_row_and_of_the_tables():
 )
 def test_a_model_has_the_head_of_its_class(model_type, class_name, task):
     config = SimpleNamespace(to_dict=dict, model_type=model_type)
-    model = type(class_name, (), {"forward": None, "config": config})()
-    assert onnxfn.spec_for(model).task == task
+    assert onnxfn.spec_for(type(class_name, (), {"forward": None, "config": config})()).task == task
 
 
 def test_a_model_without_a_row_has_each_task_that_transformers_lists_for_its_class():
@@ -199,8 +198,7 @@ def test_a_type_with_a_class_of_its_own_or_none_has_no_row_of_another(model_type
 def test_a_type_that_transformers_does_not_list_has_the_row_of_the_class_of_its_model(module, owner):
     config = SimpleNamespace(to_dict=dict, model_type="mine")
     known = {"forward": None, "config": config, "config_class": LlamaConfig, "__module__": module}
-    model = type("LlamaForCausalLM", (), known)()
-    row = its.row_of("mine", ARCHITECTURES, model)
+    row = its.row_of("mine", ARCHITECTURES, type("LlamaForCausalLM", (), known)())
     assert (row and row.derived) == (owner and f"the row of {owner}, whose classes mine has")
 
 
@@ -214,8 +212,7 @@ def test_a_class_for_another_configuration_than_that_of_the_row_does_not_have_it
 def test_a_new_type_has_the_row_of_its_classes(model_type):
     if model_type not in CONFIG_MAPPING:
         pytest.skip("this version of transformers lacks the model type")
-    spec = spec_for(model_type)
-    assert spec.inputs == ARCHITECTURES[BORROWERS[model_type]].inputs
+    assert spec_for(model_type).inputs == ARCHITECTURES[BORROWERS[model_type]].inputs
     assert tasks_for(model_type) == ("feature-extraction", "feature-extraction-with-past", "text-generation", TASK)
 
 

@@ -47,8 +47,7 @@ def test_onnx_runtime_fuses_a_norm_for_which_the_opset_has_no_operator(tmp_path)
 
 
 def test_a_reciprocal_that_another_node_reads_stays():
-    text = graph_text("norms.HALF")
-    model = fused_graph(text, opset=18, x=noise(4), r=noise(4, seed=1))
+    model = fused_graph(graph_text("norms.HALF"), opset=18, x=noise(4), r=noise(4, seed=1))
     assert operators(model) == ["Reciprocal", "Mul", "Add"]
 
 
