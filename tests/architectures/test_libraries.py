@@ -107,8 +107,7 @@ def test_library_and_class_decide_the_row_of_a_model():
 def test_a_model_in_windows_agrees_at_odd_sizes(tmp_path):
     """The model takes sides whose number of patches, rounded up, is a multiple of 8: few odd ones are."""
     model, folder = others.MODELS["timm.default-timm-config"]["windows"](), tmp_path / "out"
-    spec = onnxfn.spec_for("timm.default-timm-config")
-    result = onnxfn.export(spec, model, folder, config=snapshot(model))
+    result = onnxfn.export(onnxfn.spec_for("timm.default-timm-config"), model, folder, config=snapshot(model))
     (part,) = result.plan.parts
     cases = tuple(
         onnxfn.Case(f"{height} x {width}", axes=sized(height=height, width=width).axes)

@@ -37,8 +37,7 @@ def test_renaming_twice_is_renaming_once(names):
 
 @pytest.mark.parametrize("name", ["past_key_values", "cache_params", "cache", "layer_past"])
 def test_a_replaced_function_takes_the_cache_by_each_name(name):
-    replacement = its.called_by_any_name(lambda states, cache=None, **_: (states, cache))
-    assert replacement(0, **{name: 1}) == (0, 1)
+    assert its.called_by_any_name(lambda states, cache=None, **_: (states, cache))(0, **{name: 1}) == (0, 1)
 
 
 @pytest.mark.parametrize("name", ["past_key_values", "cache"])

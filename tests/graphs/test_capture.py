@@ -168,3 +168,10 @@ def test_the_sides_of_squares_keep_their_ends_as_none_is_smaller_alone(tied):
     squares = SimpleNamespace(spec=SimpleNamespace(limits=tied, axes=(), derived=None))
     left, _ = without_assumed(dict.fromkeys("hw", (33, None)), [], squares, lambda of: len(of) == 2)
     assert "".join(left) == ("hw" if tied else "")
+
+
+@pytest.mark.parametrize(("low", "left"), [(20, 2), (49, 49)])
+def test_an_end_that_torch_assumed_inside_a_range_is_no_limit(low, left):
+    axes = (SimpleNamespace(name="n", low=low, high=300),)
+    part = SimpleNamespace(spec=SimpleNamespace(limits=(), axes=axes, derived=None))
+    assert without_assumed({"n": (49, 300)}, [], part, lambda _: True)[0] == {"n": (left, 300)}

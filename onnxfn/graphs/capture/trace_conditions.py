@@ -213,12 +213,13 @@ def without_assumed(
     right beyond. So an end beyond which the module runs, and that no branch of it has, is no limit. The upper ends of a
     spec that is not derived are those of tables.
     """
-    left, assumed = dict[str, Ends](), list[Condition]()
+    left, assumed, bounds = dict[str, Ends](), list[Condition](), ranges(part.spec)
     stated = [(symbols_of(each.text), each.text) for each in (*branches, *part.spec.limits)]
 
     def is_allowed(name: str, size: int) -> bool:
         excluded = (not is_true(text, {name: size}) for names, text in stated if names == (name,))
-        return size >= SMALLEST_DYNAMIC_SIZE and name not in ranges(part.spec) and not any(excluded)
+        least, most = bounds.get(name, ANY_SIZE)
+        return max(least, SMALLEST_DYNAMIC_SIZE) <= size <= (most or size) and not any(excluded)
 
     lower = {name: low - 1 for name, (low, _) in limits.items() if is_allowed(name, low - 1)}
     ends = {name: high + 1 for name, (_, high) in limits.items() if high and part.spec.derived is not None}
@@ -293,8 +294,7 @@ def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ..
         highest = min((end for end in (high, most, fixed.get(name)) if end is not None), default=None)
         stated += range_conditions(name, low or None, highest) if name not in fixed or low == highest else ()
     with_lines = {each.text: each for each in of_plan}
-    ranged = (with_lines.get(each.text, each) for each in stated)
-    return (*ranged, *(each for each in of_plan if not is_range(each)))
+    return (*(with_lines.get(each.text, each) for each in stated), *(each for each in of_plan if not is_range(each)))
 
 
 def _excludes(node: Any, size: int) -> bool:
