@@ -72,9 +72,8 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
     if rules:
         keys = {name: (each.data_ptr() or id(each), tuple(each.shape)) for name, each in tensors.items()}
         sharing = groupby(keys.__getitem__, keys)  # tied weights share their memory
-        names = {name: tuple(sharing[key]) for name, key in keys.items()}
         with pass_errors(part):
-            graph, left = quantize_weights(graph, rules, names)
+            graph, left = quantize_weights(graph, rules, {name: tuple(sharing[key]) for name, key in keys.items()})
         built = evolve(built, not_quantized=left)
         graph = number_nodes(graph)
     graph = bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)

@@ -38,7 +38,7 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
         axes = symbols_of(limit.text)
         if plain.keys() >= {*axes} and not is_true(limit.text, plain):
             known = " and ".join(f"{axis} is {sizes[axis][0]} in {sizes[axis][1]}" for axis in axes)
-            raise InvalidSpec(f"{known}; {name} needs {'; '.join(map(str, limits))}")
+            raise InvalidSpec(f"{known}; {name} is limited to {'; '.join(map(str, limits))}")
     return converted
 
 

@@ -46,8 +46,7 @@ def export_checked(row, preset, folder):
     """The export of a tiny model, whose files agree with PyTorch and have the names and axes of the plan."""
     model = others.MODELS[row][preset]()
     config = {**snapshot(model), **others.EXTRA_CONFIG.get((row, preset), {})}
-    result = onnxfn.export(onnxfn.spec_for(row), model, folder, config=config)
-    return assert_axis_sizes(assert_agreement(result))
+    return assert_axis_sizes(assert_agreement(onnxfn.export(onnxfn.spec_for(row), model, folder, config=config)))
 
 
 # Sentences
@@ -90,8 +89,7 @@ def of_library(module, name, **attributes):
 
 def test_library_and_class_decide_the_row_of_a_model():
     assert row_name(of_library("timm.models.resnet", "ResNet")) == "timm.default-timm-config"
-    unet = of_library("diffusers.models.unets", "UNet2DConditionModel")
-    assert row_name(unet) == "diffusers.unet-2d-condition"
+    assert row_name(of_library("diffusers.models.unets", "UNet2DConditionModel")) == "diffusers.unet-2d-condition"
     message = refusal(onnxfn.UnknownName, row_name, of_library("diffusers.models", "AutoencoderKL"))
     parts = "diffusers.vae-encoder, diffusers.vae-decoder"
     assert message == f"AutoencoderKL has several parts; pass the name of one row: {parts}"

@@ -84,8 +84,7 @@ def assert_same_tokens(model, result, folder):
     source = dummies(encoder.spec, {"batch_size": 3}, seed=5)
     if "encoder_hidden_states" in encoder.inputs:  # a decoder without an encoder
         source = {name: array for name, array in source.items() if name.startswith("encoder_")}
-    rows = len(dummies(decoder.spec, {"batch_size": 3})["input_ids"])
-    start = np.array([[2, 5], [3, 9], [7, 2]] * (rows // 3))
+    start = np.array([[2, 5], [3, 9], [7, 2]] * (len(dummies(decoder.spec, {"batch_size": 3})["input_ids"]) // 3))
     argument = next(input_.forward_path[0] for input_ in decoder.spec.inputs if input_.name == "input_ids")
     arguments = {name: torch.from_numpy(array) for name, array in source.items()}
     expected = start

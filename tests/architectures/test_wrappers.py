@@ -145,8 +145,7 @@ def test_pop2piano_generates_as_transformers_for_each_composer(tmp_path):
     model.generation_config.composer_to_feature_token = {str(number): 40 + number for number in range(7)}
     model.generation_config.decoder_start_token_id = 0
     onnxfn.export(spec, model, tmp_path / "out")
-    random = np.random.default_rng(0)
-    features, mask = random.normal(size=(2, 9, 32)).astype("float32"), np.ones((2, 9), "int64")
+    features, mask = np.random.default_rng(0).normal(size=(2, 9, 32)).astype("float32"), np.ones((2, 9), "int64")
     mask[1, 6:] = 0
     options = {"max_new_tokens": 8, "eos_token_id": None, "do_sample": False}
     for number in (0, 3):

@@ -116,7 +116,7 @@ def test_what_torch_assumes_of_a_size_is_no_limit_where_the_module_does_not_ask_
     assert assumed in [case.split(" (b")[0] for case in ("", *result.report.cases)]
     np.testing.assert_allclose(result(input=x)["output"], module(x).detach(), rtol=1e-3, atol=1e-5)
     if assumed:
-        with pytest.raises(onnxfn.InvalidSpec, match="needs n <= 4"):
+        with pytest.raises(onnxfn.InvalidSpec, match="limited to n <= 4"):
             unchecked(input=x)
 
 

@@ -106,8 +106,7 @@ def test_a_wrong_interface_or_cache_of_a_quantized_file_is_refused(wide_llama, f
 
 
 def test_a_file_in_float16_is_compared_and_measured_and_the_report_has_both(wide_llama, tmp_path):
-    exported = onnxfn.export(onnxfn.with_dtypes(SPEC, float="float16"), wide_llama, tmp_path / "half")
-    report = exported.report
+    report = onnxfn.export(onnxfn.with_dtypes(SPEC, float="float16"), wide_llama, tmp_path / "half").report
     assert report.differences
     values = measured(report)
     assert {*values} >= {("logits", "agreement"), ("logits", "kl")}

@@ -94,8 +94,7 @@ def test_a_fault_that_the_check_passes_is_missed_unless_it_changes_no_answer(kin
 
 def test_an_error_that_is_not_documented_is_no_finding(monkeypatch):
     monkeypatch.setattr(verdicts, "validated", Mock(side_effect=IndexError))
-    result = verdicts.verdict(Fault("bert_classifier", "axis name", "model.onnx", "logits[0]"))
-    assert result.status == RAW
+    assert verdicts.verdict(Fault("bert_classifier", "axis name", "model.onnx", "logits[0]")).status == RAW
 
 
 # Random mutants: an operator, a constant, an edge, a weight

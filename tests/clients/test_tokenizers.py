@@ -46,5 +46,4 @@ def test_a_client_reads_the_tokens_that_transformers_reads(model_type, tmp_path,
     (tmp_path / "out" / "config.json").write_text(json.dumps({"model_type": model_type}))
     expected = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in TEXTS]
     assert expected[0] == pieces.encode(TEXTS[0])
-    given = run_client("transformers.js", {"folder": str(tmp_path / "out"), "texts": TEXTS})
-    assert given["result"] == expected
+    assert run_client("transformers.js", {"folder": str(tmp_path / "out"), "texts": TEXTS})["result"] == expected

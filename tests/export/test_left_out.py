@@ -61,8 +61,7 @@ def lines(model_type, name, planned):
     forward = partial(getattr(transformers, name).forward, None)
     config = transformers.PretrainedConfig()
     config.model_type = model_type
-    model = SimpleNamespace(forward=forward, config=config)
-    return left_out(EMPTY, planned, *processed_arguments(model))
+    return left_out(EMPTY, planned, *processed_arguments(SimpleNamespace(forward=forward, config=config)))
 
 
 NOT_READ = json.loads(Path(__file__).with_name("not_read.json").read_text())
@@ -173,8 +172,7 @@ def test_the_command_line_prints_what_is_left_out_and_takes_it(tmp_path):
     report = json.loads((tmp_path / "first" / "report.json").read_text())
     assert (report["modalities"], [line["name"] for line in report["left_out"]]) == (["audio"], ["attention_mask"])
     assert report["left_out"][0]["edit"] == 'with_input(spec, "attention_mask")'
-    second = succeed(*words, tmp_path / "second", "--with-input", "attention_mask")
-    assert "is left out" not in second.stdout
+    assert "is left out" not in succeed(*words, tmp_path / "second", "--with-input", "attention_mask").stdout
     report = json.loads((tmp_path / "second" / "report.json").read_text())
     ports = report["graphs"]["onnx/model.onnx"]["inputs"]
     assert [port["name"] for port in ports] == ["input_values", "attention_mask"]

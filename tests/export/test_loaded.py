@@ -67,8 +67,7 @@ def test_several_parts_with_external_data_are_called_saved_and_loaded(t5, tmp_pa
     np.testing.assert_array_equal(again["logits"], decoded["logits"])
     assert refusal(InvalidSpec, result, **states).startswith("the export has the parts encoder_model, decoder_model")
     assert "did you mean 'decoder_model'?" in refusal(UnknownName, result, "decoder_modl", **states)
-    message = refusal(InvalidSpec, result.save, tmp_path / "all.onnx")
-    assert message.endswith("name a folder, not one file")
+    assert refusal(InvalidSpec, result.save, tmp_path / "all.onnx").endswith("name a folder, not one file")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_what_the_listener_raises_comes_out_unchanged(error, stage, tmp_path):
 
 def test_a_timeout_is_an_error_in_a_line(bert, tmp_path):
     message = refusal(onnxfn.TimedOut, onnxfn.export, BERT, bert, tmp_path / "out", timeout=0)
-    assert message == "the export was stopped after 0 s, at plan; pass a longer timeout"
+    assert message == "the export takes over 0 s and was stopped at plan; pass a longer timeout"
     message = refusal(onnxfn.InvalidSpec, onnxfn.export, BERT, bert, tmp_path / "out", timeout=-1)
     assert message == "timeout is -1 s; pass 0 or more seconds, or None for no limit"
     assert [*tmp_path.iterdir()] == []
@@ -109,7 +109,7 @@ def test_a_check_has_a_timeout_and_events_of_all_its_stages(tmp_path):
     model, events = tiny.model("bert", "AutoModelForMaskedLM"), []
     exported = onnxfn.export(BERT, model, tmp_path / "out", check=False)
     message = refusal(onnxfn.TimedOut, onnxfn.validate, BERT, model, exported, timeout=0)
-    assert message == "the check was stopped after 0 s, at plan; pass a longer timeout"
+    assert message == "the check takes over 0 s and was stopped at plan; pass a longer timeout"
     assert onnxfn.validate(BERT, model, exported, on_event=events.append, timeout=600.0).passed
     assert list(dict.fromkeys(event.stage for event in events)) == ["plan", "check"]
 
@@ -118,7 +118,7 @@ def test_a_check_has_a_timeout_and_events_of_all_its_stages(tmp_path):
             time.sleep(2.0)
 
     message = refusal(onnxfn.TimedOut, onnxfn.validate, BERT, model, exported, on_event=wait_in_the_check, timeout=2.0)
-    assert message.startswith("the check was stopped after 2 s, at ")
+    assert message.startswith("the check takes over 2 s and was stopped at ")
     assert (tmp_path / "out" / "model.onnx").is_file()
 
 
@@ -135,7 +135,7 @@ def test_the_timeout_of_a_pipeline_is_for_all_its_parts(tmp_path, monkeypatch):
         clock[0] += 100.0 * (stages[-1] == ("complete", "end"))
 
     message = refusal(onnxfn.TimedOut, onnxfn.export_pipeline, pipeline, tmp_path / "out", on_event=listen, timeout=60)
-    assert message == "the export was stopped after 60 s, at plan text_encoder_2; pass a longer timeout"
+    assert message == "the export takes over 60 s and was stopped at plan text_encoder_2; pass a longer timeout"
     assert set(parts) == {"text_encoder", "text_encoder/model", "text_encoder_2"}
     assert stages[-2:] == [("plan", "start"), ("plan", "failure")]
     assert stages.count(("capture", "start")) == 1

@@ -1,5 +1,6 @@
 import gc
 from contextlib import suppress
+from operator import methodcaller
 from types import SimpleNamespace
 
 import pytest
@@ -161,6 +162,12 @@ def test_a_branch_on_data_is_an_error_that_names_the_line(handled):
 
     message = refusal(CaptureFailed, capture, module(branch), NUMBERS)
     assert "at test_capture.py:" in message.splitlines()[-1]
+
+
+@pytest.mark.parametrize("values", [methodcaller("numpy"), methodcaller("tolist")])
+def test_the_values_of_a_tensor_are_refused_in_a_line(values):
+    with_values = module(lambda _, x: {"y": x * len(values(x))})
+    assert "() is not supported" in refusal(CaptureFailed, capture, with_values, NUMBERS)
 
 
 @pytest.mark.parametrize("tied", [(), (Condition("w == h"),)])

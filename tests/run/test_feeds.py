@@ -60,7 +60,7 @@ def test_a_size_outside_the_limits_of_the_file_is_refused(size):
         assert feeds(limited, "m", {"ids": [1] * size})["ids"].shape == (size,)
     else:
         message = refusal(InvalidSpec, feeds, limited, "m", {"ids": [1] * size})
-        assert message == f"length is {size} in ids; m needs length >= 4; length <= 9"
+        assert message == f"length is {size} in ids; m is limited to length >= 4; length <= 9"
 
 
 @pytest.mark.parametrize(("values", "kind"), [(7, "int64"), (0.5, "float"), (True, "bool"), ([], "float")])

@@ -116,3 +116,9 @@ def test_sizes_are_moved_into_limits(base, step, other):
 def test_limits_leave_out_all_that_failed_or_there_are_none(failed, passed, every):
     limits = harmful(every, failed, passed)
     assert not limits or all(not all(its.is_true(each.text, sizes) for each in limits) for sizes in failed)
+
+
+def test_the_end_of_an_axis_is_that_of_the_failures_that_no_condition_explains():
+    failed, passed = [{"b": 1, "n": 4}, {"b": 14, "n": 3}], [{"b": 2, "n": 4}, {"b": 15, "n": 5}]
+    limits = harmful([its.Condition("n % 7 != 3")], failed, passed)
+    assert limits == (its.Condition("b >= 2"), its.Condition("n % 7 != 3"))

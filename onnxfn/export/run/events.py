@@ -45,7 +45,7 @@ def limited(on_event: OnEvent, timeout: float | None, what: str = "the export") 
         if not is_late or event.status == "start":  # a stage that fails has started
             on_event(event)
         if is_late:
-            raise TimedOut(f"{what} was stopped after {timeout:g} s, at {title(event)}; pass a longer timeout")
+            raise TimedOut(f"{what} takes over {timeout:g} s and was stopped at {title(event)}; pass a longer timeout")
 
     return listen
 

@@ -155,7 +155,7 @@ def check_asked_ranges(job: Job, graphs: Sequence[BuiltGraph]) -> None:
 
 
 def outside_limits(job: Job, graphs: Sequence[BuiltGraph]) -> list[str]:
-    """A remark for each part of a derived spec whose graph does not take the sizes of the sample."""
+    """A remark for each part of a derived spec whose limits leave out the sizes of the sample."""
     lines = []
     for part, graph in zip(job.plan.parts, graphs, strict=True):
         sample = (case for case in cases(part.spec) if case.name == "sample")
@@ -163,7 +163,7 @@ def outside_limits(job: Job, graphs: Sequence[BuiltGraph]) -> list[str]:
         known = [each.text for each in graph.limits if {*symbols_of(each.text)} <= sizes.keys()]
         if part.spec.derived is not None and not all(is_true(text, sizes) for text in known):
             text = ", ".join(f"{name}={size}" for name, size in sizes.items())
-            lines.append(f"{part.name} does not take the sizes of the sample, {text}: see its limits")
+            lines.append(f"the sizes of the sample, {text}, are outside the limits of {part.name}")
     return lines
 
 

@@ -32,7 +32,7 @@ TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
             "a number, a size or a branch there depends on values of a tensor: use torch.where, the tensor itself, "
             "or a number of Python, which is a constant of the graph",
         ),
-        ".numpy() is not supported": "a trace has no values: use the function of torch in place of numpy's",
+        "() is not supported": "a trace has no values: use functions of torch in place of those of numpy and of lists",
         "UnsupportedOperatorException": BY_OPERATORS,
         **dict.fromkeys(BRANCHES, "use torch.where(condition, a, b) with both results, or the branch that is meant"),
         "must match the size of tensor": "sizes do not fit there: one that with_shapes (--shape) fixes may be too "

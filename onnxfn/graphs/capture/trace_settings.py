@@ -42,7 +42,7 @@ def fast_export(tick: Tick) -> Iterator[None]:
     from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
 
     metadata, setting = torch_name("tensor_metadata"), torch.fx.config.do_not_emit_stack_traces
-    recompile = torch.fx.GraphModule.recompile
+    recompile, to_list = torch.fx.GraphModule.recompile, torch_name("FakeTensor").tolist
     torch.fx.config.do_not_emit_stack_traces = True
 
     def ticking_metadata(tensor: Any) -> Any:
@@ -53,11 +53,17 @@ def fast_export(tick: Tick) -> Iterator[None]:
         tick()
         return recompile(module)
 
+    def checked_list(tensor: Any) -> Any:
+        if tensor.is_floating_point() and tensor.constant is None:
+            raise RuntimeError(".tolist() is not supported for floats in a trace")  # it would take minutes
+        return to_list(tensor)
+
     without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
     ticking = replaced(torch_name("proxy_tensor"), "_extract_tensor_metadata", ticking_metadata)
     between = replaced(torch.fx.GraphModule, "recompile", ticking_recompile)
+    without_lists = replaced(torch_name("FakeTensor"), "tolist", checked_list)
     try:
-        with without_cache, ticking, between, fast_fake_outputs(), fast_sizes():
+        with without_cache, ticking, between, without_lists, fast_fake_outputs(), fast_sizes():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting

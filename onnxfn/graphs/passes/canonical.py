@@ -17,10 +17,9 @@ def order_by_structure(model: Any) -> Any:
     Initializers are in the order of their first reads. Inputs, outputs and parameters keep their names.
     """
     _order_nodes(model.graph)
-    nodes = list(nodes_inside_out(model.graph))
     taken = {value.name for value in (*model.graph.inputs, *model.graph.outputs)}
     taken |= {value.name for value in model.graph.initializers.values() if slot_of(value) is not None}
-    _name_values(model.graph, nodes, taken)
+    _name_values(model.graph, list(nodes_inside_out(model.graph)), taken)
     return number_nodes(model)
 
 

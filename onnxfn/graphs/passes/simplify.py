@@ -165,9 +165,8 @@ def _widened(node: Any, name: str, wider: str) -> Any:
 
     dtype = DataType[wider]
     operands = [nodes.cast_value(node, value, dtype) if is_narrow(value) else value for value in _operands(node)]
-    inputs = [*node.inputs[: -len(operands)], *operands]
     outputs = [(dtype if is_narrow(value) else value, value.shape) for value in node.outputs]
-    wide = nodes.insert_node(node, node.op_type, inputs, outputs)
+    wide = nodes.insert_node(node, node.op_type, [*node.inputs[: -len(operands)], *operands], outputs)
     wide.attributes.update(node.attributes)
     for old, new in zip(node.outputs, wide.outputs, strict=True):
         nodes.replace_value(old, nodes.cast_value(node, new, DataType[name]) if is_narrow(old) else new)

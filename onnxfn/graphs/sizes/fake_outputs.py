@@ -85,8 +85,7 @@ def _view(mode: Any, tensor: Any, shape: Any) -> Any:
         if not shape or torch_name("has_unbacked_input")(tensor, shape) or not torch_name("is_contiguous")(tensor):
             return torch_name("view")(mode, torch.ops.aten.view.default, tensor, shape)
         sizes = torch_name("broadcast_size")(shape, tensor.numel())
-        strides = [*accumulate(reversed(sizes[1:]), operator.mul, initial=1)]
-        return torch.as_strided(tensor, sizes, strides[::-1])
+        return torch.as_strided(tensor, sizes, [*accumulate(reversed(sizes[1:]), operator.mul, initial=1)][::-1])
 
 
 def _composite(rule: Rule, formula: Callable[..., Any]) -> Callable[..., Any]:

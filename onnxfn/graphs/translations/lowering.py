@@ -151,10 +151,9 @@ def _trace(node: Any) -> Any:
         return node.target(*map_arg(node.args, known.__getitem__), **map_arg(node.kwargs, known.__getitem__))
 
     options = {"decomposition_table": decompositions(), "tracing_mode": "real", "_allow_non_fake_inputs": True}
-    trace = torch_name("make_fx")(call, **options)
     try:
         with mode, torch_name("python_dispatcher")():  # torch's own formulas in C++ refuse dynamic sizes
-            return trace(*values).graph
+            return torch_name("make_fx")(call, **options)(*values).graph
     except Exception as error:  # noqa: BLE001 - whatever torch cannot trace alone, it may trace with the whole program
         raise_no_memory(error)
         return None

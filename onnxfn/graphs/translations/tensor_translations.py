@@ -181,8 +181,7 @@ def _scatter_reduce(tensor: Any, dim: int, index: Any, source: Any, reduce: str,
 def _cdist(left: Any, right: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:  # noqa: ARG001
     """The distance of each row of a matrix from each row of another: sums of differences, without a matrix product."""
     # A product loses the digits of small distances. torch takes one for more than 25 rows.
-    sizes = op.Abs(op.Sub(op.Unsqueeze(left, integers(-2)), op.Unsqueeze(right, integers(-3))))
-    return _norm(sizes, p, left.dtype)
+    return _norm(op.Abs(op.Sub(op.Unsqueeze(left, integers(-2)), op.Unsqueeze(right, integers(-3)))), p, left.dtype)
 
 
 def _norm(sizes: Any, p: float, dtype: Any) -> Any:

@@ -176,8 +176,7 @@ def _as_dict(config: Any) -> Snapshot:
         inner = getattr(config, name, None)
         if hasattr(inner, "to_dict"):
             values[name] = _as_dict(inner)
-    attribute_map = getattr(config, "attribute_map", {})
-    mapped = {name: values[key] for name, key in attribute_map.items() if key in values}
+    mapped = {name: values[key] for name, key in getattr(config, "attribute_map", {}).items() if key in values}
     model_type = getattr(config, "model_type", None)
     return {**values, **mapped, **({"model_type": model_type} if model_type else {})}
 

@@ -99,12 +99,13 @@ def harmful(
     # A condition that is true wherever the file passed comes first; without any, the end of an axis above these sizes.
     conditions = [each for each in conditions if all({*symbols_of(each.text)} <= {*sizes} for sizes in failed)]
     harmless = {each for each in conditions if not all(is_true(each.text, sizes) for sizes in passed)}
+    unexplained = [sizes for sizes in failed if all(is_true(each.text, sizes) for each in conditions)]
     limits: list[Condition] = []
     for sizes in sorted(failed, key=lambda sizes: sum(not is_true(each.text, sizes) for each in conditions)):
         if all(is_true(each.text, sizes) for each in limits):
             untrue = [each for each in conditions if not is_true(each.text, sizes)]
             untrue = [each for each in untrue if each not in harmless] or untrue
-            limits += untrue or _lower_end(sizes, failed, passed, all_alike=all_alike)
+            limits += untrue or _lower_end(sizes, unexplained, passed, all_alike=all_alike)
     explained = all(not all(is_true(each.text, sizes) for each in limits) for sizes in failed)
     return tuple(limits) if explained else ()
 

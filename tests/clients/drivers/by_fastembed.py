@@ -9,8 +9,7 @@ from lines import answer_jobs
 
 def result(job: dict[str, Any]) -> list[list[float]]:
     folder, pooled = job["folder"], {"pooling": PoolingType.MEAN, "normalization": True, "dim": job["size"]}
-    source = ModelSource(hf=folder)
-    TextEmbedding.add_custom_model(model=folder, sources=source, model_file=job["file"], **pooled)
+    TextEmbedding.add_custom_model(model=folder, sources=ModelSource(hf=folder), model_file=job["file"], **pooled)
     return [each.tolist() for each in TextEmbedding(folder, specific_model_path=folder).embed(job["texts"])]
 
 

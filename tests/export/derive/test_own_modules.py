@@ -117,7 +117,7 @@ def test_another_branch_is_in_the_file_or_a_limit_where_it_is_behind_an_equality
 
 def test_a_remark_says_that_a_file_does_not_take_the_sample():
     result = derived_export(lambda x: x * 2 if len(x) > 2 else x, torch.rand(2, 8), axes="batch n")
-    assert "model does not take the sizes of the sample, batch=2, n=8: see its limits" in result.plan.remarks
+    assert "the sizes of the sample, batch=2, n=8, are outside the limits of model" in result.plan.remarks
 
 
 class Positions(nn.Module):
