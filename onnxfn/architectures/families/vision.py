@@ -78,7 +78,7 @@ Tasks: feature-extraction, image-classification.
 vision_of_any_size: ExportSpec = compose(
     dynamic_images, image_features("batch_size _ feature_height feature_width"), tasked("image-classification")
 )
-"""Models for images of any size, because their layers are convolutions: ResNet, ConvNeXT, MobileNet.
+"""Models for images of any size: those of convolutions (ResNet, ConvNeXT), or that interpolate their positions.
 
 Inputs: `pixel_values`, `[batch_size, num_channels=, height, width]`.
 Tasks: feature-extraction, image-classification.

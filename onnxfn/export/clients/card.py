@@ -46,7 +46,7 @@ def card_text(report: Mapping[str, Any], *, is_drawn: bool = False) -> str:
     count = len(report["check"]["cases"])
     ports = [port for graph in report["graphs"].values() for port in graph["inputs"]]
     at_sizes = ", at sizes that were not traced" if any(isinstance(a, str) for p in ports for a in p["shape"]) else ""
-    compared = f"were compared with PyTorch in {counted(count, 'cases')}{at_sizes}"
+    compared = f"were compared with PyTorch, in {counted(count, 'cases')} in all{at_sizes}"
     # No folder is named, so that equal exports have equal cards.
     for_hub = ModelCardData(library_name="onnx", pipeline_tag=task or None, tags=tags).to_yaml()
     sections = (

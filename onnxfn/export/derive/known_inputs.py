@@ -303,7 +303,7 @@ PATCHES_IN_TEXTS = compose(
     takes("pixel_values", "num_patches patch_width=", "normal", kind="float"),
     reads(patch_width="3 * patch_size ** 2"),
     text_cases,
-    sized_in(CASES, num_patches=(16, 8, 24, 16), sequence_length=(24, 9, 17, 31)),
+    sized_in(CASES, num_patches=(16, 8, 24, 48), sequence_length=(24, 9, 17, 31)),
 )
 """Texts that begin with placeholder tokens, and a flat patch of an image for each of these."""
 
