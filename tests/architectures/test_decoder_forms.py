@@ -20,8 +20,10 @@ TYPES = [name for name, row in decoders.ROWS.items() if name != "internlm2" and 
 
 PAIRS = [(name, form) for name in TYPES for form in FORMS]
 
-WIDTHS = {"shared_cache": {name: {"head_dim": 8} for name in ("gemma", "gemma2", "gemma3_text", "qwen3", "qwen3_moe")}}
-"""Sizes of a form for types whose tiny models have heads of another width than a multiple of 8."""
+TIES = {key: {"num_local_experts": 6} for key in ("granitemoe", "granitemoeshared")}
+HEADS = {key: {"head_dim": 8} for key in ("gemma", "gemma2", "gemma3_text", "qwen3", "qwen3_moe")}
+WIDTHS = {"shared_cache": {**TIES, **HEADS}}
+"""Sizes of a form: heads as wide as a multiple of 8; other experts where a token has two of equal weight."""
 
 
 def line(model_type, form, folder):

@@ -27,8 +27,7 @@ def test_interpolated_position_embeddings_equal_dinov2s(height, width):
     embeddings = tiny.model("dinov2").embeddings
     tokens = torch.zeros(1, (height // 8) * (width // 8) + 1, 32)
     expected = embeddings.interpolate_pos_encoding(tokens, height, width)
-    interpolated = image_sizes.interpolated_bicubic(embeddings, tokens, height, width)
-    assert torch.allclose(interpolated, expected, atol=1e-6)
+    assert torch.allclose(image_sizes.interpolated_bicubic(embeddings, tokens, height, width), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (17, 15), (13, 30)])

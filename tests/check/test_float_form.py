@@ -58,8 +58,7 @@ def test_a_float_form_computes_nothing_in_16_bits(rule, tmp_path):
     """Not in the branches of a merged decoder either; the inputs stay as they are."""
     model = tiny.model("t5", "AutoModelForSeq2SeqLM")
     half = onnxfn.with_dtypes(onnxfn.spec_for(model, "text2text-generation-with-past"), float="float16")
-    spec = onnxfn.quantize(half, read_by=["MatMul"], **rule)
-    exported = onnxfn.export(spec, model, tmp_path / "out", floors=LOW)
+    exported = onnxfn.export(onnxfn.quantize(half, read_by=["MatMul"], **rule), model, tmp_path / "out", floors=LOW)
     content, _ = float_form(next(Path(file) for file in exported.files if "merged" in str(file)), "float16")
     values = onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(content), strict_mode=True).graph
     computed = {name for graph in with_inner_graphs(values) for node in graph.node for name in node.output}

@@ -118,10 +118,10 @@ def test_the_axes_of_the_answers_are_those_of_specs():
 
 
 def test_words_of_options_may_have_underscores(requests):
-    assert run("model", "out", "--dry_run", "--trust_remote_code", "--io-dtype", "float32")[0].exit_code == 0
+    words = "--dry_run --trust_remote_code --io-dtype float32 --task auto"
+    assert run("model", "out", *words.split())[0].exit_code == 0
     [(request, dry_run)] = requests
-    assert dry_run
-    assert request.trust_remote_code
+    assert (dry_run, request.trust_remote_code, request.task) == (True, True, None)
     assert dict(request.edits)["io_dtype"] == "float32"
 
 

@@ -80,7 +80,7 @@ def test_a_merged_decoder_is_checked_with_and_without_a_past():
     ("error", "spec", "behavior", "past", "words"),
     [
         (UnknownName, BART, "decodr", {}, "known: monolith, decoder, encoder; did you mean 'decoder'?"),
-        (UnknownName, BERT, "decodr", {}, "known: monolith, encoder, decoder"),
+        (InvalidSpec, BERT, "decodr", {}, "no behavior 'decodr'; an encoder-decoder has: monolith, encoder, decoder"),
         (InvalidSpec, BERT, "decoder", {}, "bert is not an encoder-decoder (or one of its parts already)"),
         (InvalidSpec, with_behavior(BART, "decoder"), "encoder", {}, "one of its parts already"),
         (InvalidSpec, ARCHITECTURES["bart"], "encoder", {}, "before its behavior: for_task(spec, task)"),

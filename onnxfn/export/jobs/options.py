@@ -236,11 +236,12 @@ OF_ALL_JOBS = ("dtype", "check", "no_check", *CALLER_KEYS)
 
 
 def stated(values: Values) -> dict[str, Any]:
-    """The values of options without empty ones: None, a flag that is off, an empty list."""
+    """The values of options without empty ones: None, a flag that is off, an empty list, and Optimum's task `auto`."""
     return {
         name: value
         for name, value in values.items()
         if not (value is None or value in ([], ()) or (value is False and OPTIONS[name].kind is bool))
+        and (name, value) != ("task", "auto")
     }
 
 

@@ -189,8 +189,7 @@ FLOATS = frozenset((*HALF, "FLOAT", "DOUBLE", "FLOAT8E4M3FN", "FLOAT8E5M2"))
 
 def stored_dtype(folder: Path, config: Any) -> str | None:
     """The torch dtype of 16 bits of all float weights in safetensors of a folder, not quantized; else None."""
-    values = config_of(config) or config
-    is_quantized = getattr(values, "quantization_config", None) is not None
+    is_quantized = getattr(config_of(config) or config, "quantization_config", None) is not None
     others = (ADAPTER, "*.bin", "*.gguf")
     if is_quantized or not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in others):
         return None

@@ -175,6 +175,6 @@ def provenance_in_errors(spec: ExportSpec) -> Iterator[None]:
         yield
     except OnnxfnError as error:
         if spec.derived is not None:
-            advice = "" if spec.derived.endswith(FROM_SAMPLE) else f"; {HOW_TO_SPECIFY}"
+            advice = "" if spec.derived.endswith(FROM_SAMPLE) else f"; if that is wrong, {HOW_TO_SPECIFY}"
             error.args = (f"{error}; the spec was derived from {spec.derived}{advice}",)
         raise

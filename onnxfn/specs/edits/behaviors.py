@@ -170,12 +170,12 @@ def _as_files(spec: ExportSpec, *names: str) -> ExportSpec:
 def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
     """The spec with a behavior composed onto it, and no behaviors left."""
     known = {overlay.name: overlay.spec for overlay in spec.parts.behaviors}
-    refuse_unknown("behavior", behavior, known or BEHAVIORS, of=spec.name or "this spec")
     if not known:
         raise InvalidSpec(
             f"{spec.name or 'this spec'} is not an encoder-decoder (or one of its parts already), so it has no "
             f"behavior {behavior!r}; an encoder-decoder has: {listed(BEHAVIORS)}"
         )
+    refuse_unknown("behavior", behavior, known, of=spec.name or "this spec")
     if spec.task is None and spec.tasks:
         raise InvalidSpec(f"choose the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
     overlay = known[behavior]

@@ -198,7 +198,7 @@ def for_task(spec: ExportSpec, task: str) -> ExportSpec:
     if spec.task == name:
         return spec
     if spec.task is not None:
-        raise InvalidSpec(f"this spec is already for {spec.task}; make one for {name} from the spec without a task")
+        raise InvalidSpec(f"this spec is already for {spec.task}; make another from the spec without a task")
     if name not in spec.tasks:
         raise unknown("task", task, task_names(spec), of=f"this spec of {spec.name}" if spec.name else "this spec")
     overlay = spec.tasks[name]
