@@ -30,8 +30,8 @@ def plain_number(value: Any) -> Any:
 def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
     """The values as a tuple. InvalidSpec if they are no collection, or a text, whose letters are not meant."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        kind = "text" if isinstance(values, str) else "value"
-        raise InvalidSpec(f"a sequence is expected, not the {kind} {shortened(values)}: write [{shortened(values)}]")
+        kind, shown = "text" if isinstance(values, str) else "value", shortened(values)
+        raise InvalidSpec(f"a sequence is expected, not the {kind} {shown}; of one item write [{shown}]")
     return tuple(values)
 
 

@@ -69,7 +69,7 @@ def diff(before: Any, after: Any) -> Changes:
 
     Returns:
         The changes, which print as a table. Tensors and other records with a name are compared by name. A tensor with
-        only a new name is one change. A change in several tasks is one change, with all their names.
+        only a new name is one change. A change in several tasks is one more change, with all their names.
 
     Raises:
         InvalidSpec: the two are not records of the same type.
