@@ -28,7 +28,7 @@ TWO_SIDES = (
     *("square", "sqrt", "batch * length", "length > 20 * batch", "batch > 4", "batch % 2"),
     *("max of batch and length", "min of batch and length", "padded if odd", "grown", "height * width"),
     *("height > width", "height == width", "max of sides", "min of sides", "sum of sides", "even product"),
-    *("height == width, larger", "28 * 7", "numel", "tried", "length == 1", "chunked"),
+    *("height == width, larger", "28 * 7", "numel", "tried", "length == 1", "length == 100", "batch == 1", "chunked"),
 )
 """The modules that one condition divides: their files have a graph for each side, and no limit."""
 
