@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, errors_as, first_line
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, errors_as, first_line, shortened
 from onnxfn.specs.stored.reports import Exported
 
 
@@ -69,7 +69,7 @@ def export_path(exported: Exported | str | PathLike[str]) -> Path:
     """The path of an export. InvalidSpec if it is neither the result of `export` or `load` nor a path."""
     path = exported.path if isinstance(exported, Exported) else exported
     if not isinstance(path, str | PathLike):
-        raise InvalidSpec(f"{exported!r} is not an export: pass the result of export(...), a folder, or an ONNX file")
+        raise InvalidSpec(f"{shortened(path)} is not an export: pass the result of export(...), a folder or a file")
     return Path(path)
 
 

@@ -106,20 +106,23 @@ def _announced(
 ) -> dict[int, JobResult]:
     """The results of jobs, by their numbers. Each is written to the log as it comes, and each step is an event."""
     results: dict[int, JobResult] = {}
-    run_count = 0
+    run_count, running = 0, set[int]()
     for task, result in steps:
         status = "start" if task.attempt == 1 else "retry"
+        running.add(task.number)
         if result is not None:
             status = result.status
             results[task.number] = result
+            running.remove(task.number)
             run_count += result.status != "unchanged"
             if log is not None:
                 log.parent.mkdir(parents=True, exist_ok=True)
                 with log.open("a", encoding="utf-8") as stream:
                     stream.write(json.dumps(asdict(result)) + "\n")
         seconds = perf_counter() - start
-        # Jobs that did not have to run say nothing about the time of the others.
-        remaining = seconds / run_count * (count - len(results)) if run_count else None
+        # Jobs that did not have to run say nothing about the time of the others; one that runs is half done.
+        half = len(running) / 2
+        remaining = seconds / (run_count + half) * (count - len(results) - half) if run_count else None
         on_event(BatchEvent(task.job.path, status, len(results), count, seconds, remaining))
     return results
 

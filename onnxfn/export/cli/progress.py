@@ -120,7 +120,7 @@ def _print_line(console: Any, line: str) -> None:
 
 def _job_line(event: BatchEvent) -> str:
     """The number of ended jobs, the last event and its job, and the remaining time."""
-    left = "" if event.remaining is None else f", about {event.remaining:.0f} s left"
+    left = f", about {event.remaining:.0f} s left" if event.remaining else ""
     return f"{event.completed}/{event.total} {event.status} {event.path}{left}"
 
 

@@ -288,8 +288,7 @@ def _steps(stated: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _step(kind: str, **attributes: Any) -> dict[str, Any]:
-    attrs = {"attrs": attributes} if attributes else {}
-    return {"operation": {"name": kind.lower(), "type": kind, **attrs}}
+    return {"operation": {"name": kind.lower(), "type": kind, **({"attrs": attributes} if attributes else {})}}
 
 
 EMBEDDING = "embedding"
@@ -357,6 +356,5 @@ def merging_graph(table: Any, placeholder: int) -> Any:
             node("Where", ["is_feature", "features", "token_embeddings"], [EMBEDS]),
         ]
     )
-    rows = helper.make_tensor_value_info(IMAGE_FEATURES, TensorProto.FLOAT, ["num_image_tokens", width])
-    graph.input.append(rows)
+    graph.input.append(helper.make_tensor_value_info(IMAGE_FEATURES, TensorProto.FLOAT, ["num_image_tokens", width]))
     return merging

@@ -100,8 +100,7 @@ def _files(model_type: str, task: str, config: Mapping[str, Any]) -> tuple[str, 
     if task in WRITES and model_type in FILES:
         return FILES[model_type]
     architecture = next(iter(config.get("architectures") or ()), "")
-    whole = task == "text-generation" and architecture.endswith("ForConditionalGeneration")
-    return PARTS if whole else ("model",)
+    return PARTS if task == "text-generation" and architecture.endswith("ForConditionalGeneration") else ("model",)
 
 
 def _decoder_limits(part: Part, model_type: str) -> Iterator[str]:

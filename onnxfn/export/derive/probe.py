@@ -108,8 +108,7 @@ def outputs_spec(runs: Sequence[Run], taken: Sequence[str] = ()) -> ExportSpec:
     """A spec of the outputs that all runs have in common, with the symbols of inputs; a lone one is `output`."""
     first = runs[0]
     common = [path for path in first.shapes if len({len(each.shapes.get(path, ())) for each in runs}) == 1]
-    names = ["output" if common == [(0,)] else onnx_name(path) for path in common]
-    names = [f"output_{name}" if name in taken else name for name in names]
+    names = [f"output_{name}" if name in taken else name for name in output_names(common)]
     return compose(*(_output_spec(name, path, runs) for name, path in zip(names, common, strict=True)))
 
 
@@ -117,6 +116,11 @@ def answer_tensors(result: Any) -> Tensors:
     """The tensors of a result without AUXILIARY_FIELDS; nested ones only if no others exist."""
     answers = {path: tensor for path, tensor in all_tensors(result).items() if not any(map(_is_auxiliary, path))}
     return {path: tensor for path, tensor in answers.items() if len(path) <= 1} or answers
+
+
+def output_names(paths: Iterable[Path]) -> list[str]:
+    """The names in ONNX of the tensors of a result; a lone one is `output`."""
+    return ["output"] if [*paths] == [(0,)] else [*map(onnx_name, paths)]
 
 
 def onnx_name(path: Path) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from onnxfn.export.derive.probe import Run, onnx_name, tensor_kind
+from onnxfn.export.derive.probe import Run, onnx_name, output_names, tensor_kind
 from onnxfn.export.derive.sample_arguments import SampleTensor
 from onnxfn.models.submodules import SCRIPTED
 from onnxfn.specs.algebra.compose import compose
@@ -132,7 +132,7 @@ def check_results(name: str, runs: Sequence[Run]) -> None:
         raise InvalidSpec(
             f"{name} returns no tensor; return one or more, also in tuples, lists, dicts, named tuples or dataclasses"
         )
-    names = [onnx_name(path) for path in first.shapes]
+    names = output_names(first.shapes)
     if twice := [each for each in names if names.count(each) > 1]:
         raise InvalidSpec(f"two outputs of {name} have the name {twice[0]!r}; return them under other keys")
     if complex_paths := [path for run in runs for path in run.complex_paths]:
@@ -147,11 +147,11 @@ def check_results(name: str, runs: Sequence[Run]) -> None:
                 f"{_sizes(other)}; a graph has a fixed number of outputs: return one stacked tensor, or leave the axis "
                 "static in `axes`"
             )
-        for path, shape in other.shapes.items():
-            if len(shape) != len(first.shapes[path]):
+        for output, (path, shape) in zip(names, first.shapes.items(), strict=True):
+            if len(shape) != len(other.shapes[path]):
                 raise InvalidSpec(
-                    f"{onnx_name(path)!r} of {name} has the shape {list(first.shapes[path])} at {_sizes(first)} and "
-                    f"{list(shape)} at {_sizes(other)}; a graph has a fixed number of axes: return as many at all sizes"
+                    f"{output!r} of {name} has the shape {list(shape)} at {_sizes(first)} and {[*other.shapes[path]]} "
+                    f"at {_sizes(other)}; a graph has a fixed number of axes: return as many at all sizes"
                 )
 
 

@@ -29,9 +29,8 @@ def stale_files(destination: Destination, published: Collection[Path]) -> tuple[
     folders = sorted({destination.folder / layout.subfolder for layout in LAYOUTS.values()})
     report = destination.folder / REPORT_FILE
     reports = [report] if report.is_file() and report not in published and not is_foreign_report(report) else []
-    unused = [file for file in _written_side_files(destination.folder) if file not in published]
     stale = (file for folder in folders for file in _stale_in(folder, published, all_graphs=True))
-    return (*stale, *unused, *reports)
+    return (*stale, *(file for file in _written_side_files(destination.folder) if file not in published), *reports)
 
 
 def _written_side_files(folder: Path) -> Iterator[Path]:

@@ -82,8 +82,7 @@ def check_with_adapter(
 
 def _own_arrays(graph: Any, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Those of the arrays of an adapter that are inputs of a graph."""
-    ports = adapter_ports(graph)
-    return {name: array for name, array in arrays.items() if name in ports}
+    return {name: arrays[name] for name in adapter_ports(graph) if name in arrays}
 
 
 def _dtype(plan: Plan) -> Any:

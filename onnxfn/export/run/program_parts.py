@@ -155,9 +155,8 @@ def exported_part(part: PipelinePart, path: Path, dtypes: tuple[str, ...], **kno
         wider = tuple(dict.fromkeys(WIDER.get(dtype, dtype) for dtype in dtypes))
         if wider == dtypes or all(isfinite(each.max_abs) for each in error.report.differences):
             raise
-    exported = export(part.spec, part.model, path, dtypes=wider, **known)
     remark = f"{part.name} overflows in float16; its dtypes are {', '.join(wider)}"
-    return with_remark(exported, path, remark)
+    return with_remark(export(part.spec, part.model, path, dtypes=wider, **known), path, remark)
 
 
 def _takes(part: PipelinePart, seen: Watched) -> bool:

@@ -119,7 +119,7 @@ def trace_error(
         return FixedSizes(f"the trace of {type(model).__name__} fixes {axes}; {change}")
     if small := _small_axes(part, sample):
         return FixedSizes(small)
-    text = f"{type(error).__name__}: {_TORCH_SYMBOLS.sub('', first_line(root_cause(error)))}"
+    text = f"{type(error).__name__}: {_TORCH_SYMBOLS.sub('', first_line(root_cause(error)))}".rstrip(".")
     where = f"{_in_module(_module_path(model, error))} at {_model_line(error)}".strip()
     of_task = f"{type(model).__name__} could not be traced for {part.spec.task or part.name}"
     return CaptureFailed(f"{of_task}, {where}: {text}{_trace_advice(f'{text} {error}')}")

@@ -208,7 +208,6 @@ def _arguments(
             raise MissingValue(f"{generator} of {input_.name!r} depends on the configuration: plan(spec, config)")
         if not isinstance(argument, NestedDummy):
             return argument
-        nested = evolve(input_, axes=argument.axes, generator=argument.generator)
-        return dummy(spec, nested, sizes, seed=seed)
+        return dummy(spec, evolve(input_, axes=argument.axes, generator=argument.generator), sizes, seed=seed)
 
     return {name: value(argument) for name, argument in generator.arguments}

@@ -225,7 +225,8 @@ def screen(heading: str, sections: Sections, summary: str = "", more: str = VERB
     room = LINES - 1 - len(title)
     needed = sum(1 + len(each) for _, each in first)
     if needed > room - 2 * len(last):
-        return "\n".join(title + _cut([*first, *last], room, more))
+        files, others = _cut(first[:1], room, more), [*first[1:], *last]  # all files, if there is room
+        return "\n".join([*title, *files, *_cut(others, room - len(files), more)])
     return "\n".join(title + _cut(first, room, more) + _cut(last, room - needed, more))
 
 
