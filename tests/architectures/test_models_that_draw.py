@@ -67,8 +67,7 @@ def test_the_text_after_images_has_the_logits_of_pytorch(model, sessions, images
     token, rows = model.config.image_token_id, (SIDE // 8) ** 2
     ids = np.array([[7, *[token] * rows * images, 8, 9]])
     pixels = np.random.default_rng(0).standard_normal((1, images, 3, SIDE, SIDE), dtype=np.float32)
-    embeddings = prepared(sessions, ids, pixels if images else NO_IMAGE, token)
-    hidden, _ = states(sessions, embeddings, np.ones_like(ids), {})
+    hidden, _ = states(sessions, prepared(sessions, ids, pixels if images else NO_IMAGE, token), np.ones_like(ids), {})
     actual = outputs_of(sessions["lm_head"], {"last_hidden_state": hidden})["logits"]
     seen = {"pixel_values": torch.from_numpy(pixels[0])} if images else {}
     with torch.no_grad():

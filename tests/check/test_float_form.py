@@ -123,8 +123,7 @@ def with_another_scale(model):
 
 def with_codes_of_other_activations(model):
     quantizers = nodes(model, "DynamicQuantizeLinear")
-    product = users(model, quantizers[len(quantizers) // 2].output[0], "MatMulInteger")[0]
-    product.input[0] = quantizers[0].output[0]
+    users(model, quantizers[len(quantizers) // 2].output[0], "MatMulInteger")[0].input[0] = quantizers[0].output[0]
 
 
 @pytest.mark.parametrize("change", [without_zero_point, with_another_scale, with_codes_of_other_activations])

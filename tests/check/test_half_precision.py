@@ -37,8 +37,7 @@ def model_of(model_type):
 @pytest.mark.parametrize(("model_type", "dtype"), [*((name, "float32") for name in MODELS), ("llama", "float16")])
 def test_a_checkpoint_in_bfloat16_is_exported_in_another_dtype_and_stays_as_it_is(model_type, dtype, tmp_path):
     model = model_of(model_type).to(torch.bfloat16)
-    exported = onnxfn.export(onnxfn.with_dtypes(spec_of(model_type), float=dtype), model, tmp_path / "out")
-    assert exported.report.passed
+    assert onnxfn.export(onnxfn.with_dtypes(spec_of(model_type), float=dtype), model, tmp_path / "out").report.passed
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 
@@ -48,8 +47,7 @@ def test_a_model_with_a_layer_in_half_precision_is_refused_until_the_spec_has_a_
     message = refusal(onnxfn.InvalidSpec, onnxfn.export, spec_of("bert"), model, tmp_path / "out")
     assert 'the dtypes float16, float32; choose that of the graph: with_dtypes(spec, float="float32")' in message
     assert not list(tmp_path.iterdir())
-    spec = onnxfn.with_dtypes(spec_of("bert"), float="float32")
-    assert onnxfn.export(spec, model, tmp_path / "out").report.passed
+    assert onnxfn.export(onnxfn.with_dtypes(spec_of("bert"), float="float32"), model, tmp_path / "out").report.passed
 
 
 @pytest.mark.parametrize("model_type", MODELS)
@@ -94,8 +92,7 @@ def test_a_copy_in_another_dtype_keeps_shared_weights_shared_and_the_model_as_it
 def test_a_model_is_converted_once_for_its_graphs_and_their_check(tmp_path, monkeypatch):
     model, counted = model_of("bert"), Mock(wraps=_converted)
     monkeypatch.setattr("onnxfn.models.dtypes._converted", counted)
-    spec = onnxfn.with_dtypes(spec_of("bert"), float="float16")
-    assert onnxfn.export(spec, model, tmp_path / "out").report.passed
+    assert onnxfn.export(onnxfn.with_dtypes(spec_of("bert"), float="float16"), model, tmp_path / "out").report.passed
     floats = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()]
     assert [call.args[1] for call in counted.call_args_list].count(torch.float16) == len(floats)
 

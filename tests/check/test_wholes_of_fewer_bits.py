@@ -46,8 +46,7 @@ def test_files_in_float16_write_the_tokens_of_pytorch(model_type, task, tmp_path
 
 
 def test_the_command_line_writes_float16_of_a_checkpoint_in_bfloat16(tmp_path):
-    model = every_part.tiny_model("llava", SEES).bfloat16()
-    exported_checkpoint(model, tmp_path, "--task", SEES, "--dtype", "float16")
+    exported_checkpoint(every_part.tiny_model("llava", SEES).bfloat16(), tmp_path, "--task", SEES, "--dtype", "float16")
     lines = json.loads((tmp_path / "out" / "report.json").read_text())["check"]["outputs"]
     assert {each["output"] for each in lines if each["part"] == "whole model, float16"} == OUTPUTS
 

@@ -39,8 +39,7 @@ def seeing(request, tmp_path_factory):
     processor = Qwen2VLImageProcessorPil(patch_size=vision.patch_size, size=pixels, **sizes)
     model.save_pretrained(checkpoint)
     processor.save_pretrained(checkpoint)
-    folder = export_folder(checkpoint, root / "out", TASK, ("--no-check",))
-    return request.param, model, tokenizer, processor, folder
+    return request.param, model, tokenizer, processor, export_folder(checkpoint, root / "out", TASK, ("--no-check",))
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -57,8 +57,7 @@ def write_pieces(
 
 
 def write_whisper(folder: Path) -> None:
-    ends = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), ENDS)
-    write_pieces(folder, last=WHISPER, **ends)
+    write_pieces(folder, last=WHISPER, **dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), ENDS))
     file = folder / "tokenizer_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "tokenizer_class": "WhisperTokenizer"}, indent=1))
 

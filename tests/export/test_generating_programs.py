@@ -77,8 +77,7 @@ def test_calls_with_other_tensors_are_another_part(tmp_path):
     modules = {"shifted": Shifted()}
 
     def run(rows):
-        first = modules["shifted"](torch.arange(2.0 * rows).reshape(rows, 2))
-        return modules["shifted"](first, torch.ones(1, 2))[0]
+        return modules["shifted"](modules["shifted"](torch.arange(2.0 * rows).reshape(rows, 2)), torch.ones(1, 2))[0]
 
     parts = onnxfn.export_pipeline(modules, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
     assert [tuple(part.plan.parts[0].inputs) for part in parts.values()] == [("first",), ("first", "second")]

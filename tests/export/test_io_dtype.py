@@ -33,8 +33,7 @@ def test_all_but_caches_are_float32_in_a_checked_float16_file(model_type, tmp_pa
 def test_the_layout_of_transformers_js_gives_float32(tmp_path):
     model, write = tiny.model("bert", "AutoModel"), onnxfn.WriteOptions(layout="transformers.js")
     spec = with_dtypes(onnxfn.spec_for(model, "feature-extraction"), float="float16")
-    exported = onnxfn.export(spec, model, tmp_path / "out", write=write)
-    assert types(exported.session())["last_hidden_state"] == "float"
+    assert types(onnxfn.export(spec, model, tmp_path / "out", write=write).session())["last_hidden_state"] == "float"
     assert onnxfn.validate(spec, model, tmp_path / "out").passed
     kept = onnxfn.export(with_dtypes(spec, io="float16"), model, tmp_path / "kept", write=write, check=False)
     assert types(kept.session())["last_hidden_state"] == "float16"

@@ -63,8 +63,7 @@ def test_several_parts_with_external_data_are_called_saved_and_loaded(t5, tmp_pa
     result.save(tmp_path / "out")
     loaded = onnxfn.load(tmp_path / "out")
     assert {*map(Path, loaded.files)} == {tmp_path / "out" / Path(file).name for file in result.files}
-    again = loaded("decoder_model", input_ids=IDS[:, :3], **states)
-    np.testing.assert_array_equal(again["logits"], decoded["logits"])
+    np.testing.assert_array_equal(loaded("decoder_model", input_ids=IDS[:, :3], **states)["logits"], decoded["logits"])
     assert refusal(InvalidSpec, result, **states).startswith("the export has the parts encoder_model, decoder_model")
     assert "did you mean 'decoder_model'?" in refusal(UnknownName, result, "decoder_modl", **states)
     assert refusal(InvalidSpec, result.save, tmp_path / "all.onnx").endswith("name a folder, not one file")

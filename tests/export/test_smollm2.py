@@ -20,9 +20,10 @@ def test_one_file_completes_texts_as_pytorch_does(tmp_path):
     out = tmp_path / "smollm2"
     tokenizer.save_pretrained(tmp_path / "checkpoint")
     spec = onnxfn.spec_for(model, "text-generation-with-past")
-    assert onnxfn.export(spec, model, out, checkpoint=tmp_path / "checkpoint").report.passed
+    how = {"checkpoint": tmp_path / "checkpoint", "dtypes": ("float32", "float16")}
+    assert onnxfn.export(spec, model, out, **how).report.passed
     unique = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    assert [path.name for path in out.glob("*.onnx*")] == ["model.onnx"]
+    assert sorted(path.name for path in out.glob("*.onnx*")) == ["model.onnx", "model_fp16.onnx"]
     assert os.path.getsize(out / "model.onnx") <= 1.01 * unique
     for prompt in PROMPTS:
         inputs = tokenizer(prompt, return_tensors="pt")

@@ -44,6 +44,7 @@ from onnxfn.specs.plan.check_cases import (
     resized,
     with_dummies,
 )
+from onnxfn.specs.plan.real_inputs import position_ids
 from onnxfn.specs.plan.size_cases import SizeCase, Sizes, other_sides, small_and_far_sizes, unreached, within
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
@@ -316,6 +317,9 @@ def case_inputs(
     of_prompt = with_dummies(spec, padded("none")) if all(mask.all() for mask in in_past) else spec
     of_pasts = {new: sizes[past] for past, new in pasts.items()}
     prompt = dummies(of_prompt, {**sizes, **dict.fromkeys(pasts, 0), **of_pasts}, seed=seed)
+    for mask in in_past:  # it hides the same tokens then: a text may depend on its first one
+        if mask.any(axis=1).all() and mask.shape == prompt[masks[0].name].shape:
+            prompt |= {masks[0].name: mask, **position_ids(spec, prompt, mask)}
     arrays = _torch_outputs(model, part, prompt, dtype, "a prompt")
     outputs = dict(zip((output.name for output in spec.outputs), arrays, strict=True))
     past = {each.input: outputs[each.output].astype(inputs[each.input].dtype) for each in spec.feedback}

@@ -101,8 +101,7 @@ def _least(base: Sizes, steps: Sizes, runs: Callable[[Sizes], bool]) -> Sizes:
 
 def with_limits(spec: PlannedSpec, limits: Sequence[Condition]) -> PlannedSpec:
     """A planned spec with more limits of its sizes; an axis that they fix at one size is a number in the graph."""
-    axes = joined_axes(spec.axes, fixed_axes(limits))
-    return evolve(spec, axes=axes, limits=(*spec.limits, *limits))
+    return evolve(spec, axes=joined_axes(spec.axes, fixed_axes(limits)), limits=(*spec.limits, *limits))
 
 
 def fixed_axes(limits: Sequence[Condition]) -> tuple[AxisFacts, ...]:

@@ -57,8 +57,7 @@ def graph_sections(
     inner = [_hidden_before(vertices, layers, layer, ends, fits) for layer in range(1, len(layers))]
     after = _hidden_after_all(vertices, layers, inner[-1], ends, fits)
     hidden = (_hidden_before_all(vertices, layers, inner[0], ends, fits), *inner, after)
-    numbers = _section_numbers(vertices, layers, hidden)
-    sections = Sections(_sections(graph, vertices, layers, numbers), hidden)
+    sections = Sections(_sections(graph, vertices, layers, _section_numbers(vertices, layers, hidden)), hidden)
     check_coverage(graph, sections)
     return sections
 

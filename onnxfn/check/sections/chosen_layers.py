@@ -104,8 +104,7 @@ def layers_of_each_kind(
     """The indices of the first layers of each kind, in their order. `of_layers` are the inputs of single layers."""
     by_name, hidden = {section.name: section for section in sections.sections}, {*sections.hidden}
     kinds = groupby(lambda index: _kind(written, by_name[layers[index]], hidden, of_layers), range(len(layers)))
-    chosen = interleave(members[:OF_EACH_KIND] for members in kinds.values())
-    return tuple(sorted(islice(chosen, MOST_LAYERS)))
+    return tuple(sorted(islice(interleave(members[:OF_EACH_KIND] for members in kinds.values()), MOST_LAYERS)))
 
 
 def _kind(

@@ -212,8 +212,7 @@ def logits_without_cache(
 
 def _like(array: Array, planned: Array) -> Array:
     """An array in the dtype of a planned input; real numbers are not cast. M-RoPE has the positions three times."""
-    several = planned.shape[: max(0, planned.ndim - array.ndim)]
-    repeated = np.broadcast_to(array, (*several, *array.shape))
+    repeated = np.broadcast_to(array, (*planned.shape[: max(0, planned.ndim - array.ndim)], *array.shape))
     return repeated if array.dtype.kind == planned.dtype.kind == "f" else repeated.astype(planned.dtype)
 
 

@@ -67,7 +67,7 @@ def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], 
     all_sizes = {**dummy_sizes, **_sizes(spec, computed)}
     real = {name: _with_planned_shape(spec.inputs[name], array, all_sizes) for name, array in computed.items()}
     arrays = dummies(spec, all_sizes, seed=seed)
-    arrays = arrays | _position_ids(spec, arrays, real.get("attention_mask")) | real
+    arrays = arrays | position_ids(spec, arrays, real.get("attention_mask")) | real
     return {input_.name: arrays[input_.name].astype(dtype_of(spec, input_)) for input_ in spec.inputs}
 
 
@@ -138,7 +138,7 @@ def _is_computed(input_: InputSpec, features: Mapping[str, Any]) -> bool:
     return len(input_.forward_path) == 1 and input_.forward_path[0] in features
 
 
-def _position_ids(spec: PlannedSpec, arrays: Mapping[str, Array], mask: Array | None) -> dict[str, Array]:
+def position_ids(spec: PlannedSpec, arrays: Mapping[str, Array], mask: Array | None) -> dict[str, Array]:
     """The inputs with position ids that depend on a mask, for this mask."""
     if mask is None:
         return {}

@@ -15,8 +15,7 @@ HUB_LAYOUT = WriteOptions(layout="hub")
 def llama(tmp_path_factory):
     model = tiny.model("llama", "AutoModelForCausalLM")
     folder = tmp_path_factory.mktemp("card") / "tiny-llama"
-    spec = spec_for(model, "text-generation-with-past")
-    export(spec, model, folder, dtypes=("float32", "float16"), write=HUB_LAYOUT)
+    export(spec_for(model, "text-generation-with-past"), model, folder, dtypes=("float32", "float16"), write=HUB_LAYOUT)
     return folder
 
 

@@ -118,8 +118,7 @@ def test_a_model_has_the_head_of_its_class(model_type, class_name, task):
 
 def test_a_model_without_a_row_has_each_task_that_transformers_lists_for_its_class():
     model = shrunk.model("moss_transcribe_diarize", its.listed_classes("moss_transcribe_diarize", "text-generation")[0])
-    planned = onnxfn.plan(onnxfn.spec_for(model, "text2text-generation"), model)
-    assert [*planned["decoder_model"].outputs] == ["logits"]
+    assert [*onnxfn.plan(onnxfn.spec_for(model, "text2text-generation"), model)["decoder_model"].outputs] == ["logits"]
     assert onnxfn.spec_for(model, "text-generation-with-past").cache.rows
 
 
@@ -140,8 +139,7 @@ def test_the_text_decoder_of_a_model_of_several_modalities_has_the_tasks_of_its_
     """transformers lists its class for the type of the whole model, and its configuration is one of a decoder."""
     assert its.is_listed("Llama4TextModel", "text-encoding")
     assert not its.is_listed("Llama4TextModel", "fill-mask")
-    decoder = tiny.model("llama4_text", "Llama4TextModel")
-    assert onnxfn.spec_for(decoder, "text-encoding").task == "text-encoding"
+    assert onnxfn.spec_for(tiny.model("llama4_text", "Llama4TextModel"), "text-encoding").task == "text-encoding"
 
 
 # Model types whose models are built of the classes of another type have the row of that type

@@ -72,8 +72,7 @@ def test_grouped_heads_read_their_keys_and_the_past_comes_first(past, batch):
 
 
 def test_a_mask_of_two_axes_for_all_queries_is_expanded():
-    model = fused_graph(KEY_MASK, **tensors(), m=noise(1, 5, seed=3))
-    assert fusions(model) == (Fusion("Attention", 1),)
+    assert fusions(fused_graph(KEY_MASK, **tensors(), m=noise(1, 5, seed=3))) == (Fusion("Attention", 1),)
 
 
 def test_a_length_of_unknown_size_is_read_from_the_queries():
