@@ -207,10 +207,9 @@ def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[
 
 def differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Difference, ...]:
     """One difference for each output, over all cases."""
-    outputs = dict.fromkeys(comparison.output for comparison in comparisons)
     return tuple(
         _difference(part, output, agreeing_with_any_case(part, [each for each in comparisons if each.output == output]))
-        for output in outputs
+        for output in dict.fromkeys(comparison.output for comparison in comparisons)
     )
 
 

@@ -61,8 +61,7 @@ def test_an_export_says_nothing_of_deprecated_names(tmp_path):
     try:
         with warnings.catch_warnings(action="error", category=FutureWarning):
             model = tiny.model("llama", "LlamaForCausalLM")
-            spec = onnxfn.derived(model, "text-generation-with-past")
-            onnxfn.export(spec, model, tmp_path / "out")
+            onnxfn.export(onnxfn.derived(model, "text-generation-with-past"), model, tmp_path / "out")
     finally:
         logging.getLogger("transformers").removeHandler(handler)
     assert heard == []

@@ -148,8 +148,7 @@ def test_the_report_compares_greedy_tokens(t5):
 def test_the_check_finds_a_decoder_that_ignores_its_past(t5, tmp_path):
     model, _, folder = t5
     shutil.copytree(folder, tmp_path / "out")
-    file = tmp_path / "out" / "decoder_model_merged.onnx"
-    edited_file(file, at(past_ignored, "past_key_values.1.decoder.key"))
+    edited_file(tmp_path / "out" / "decoder_model_merged.onnx", at(past_ignored, "past_key_values.1.decoder.key"))
     report = onnxfn.validate(onnxfn.spec_for("t5", "text2text-generation-with-past"), model, tmp_path / "out")
     assert "greedy tokens" in {difference.output for difference in report.differences if not difference.passed}
 

@@ -312,14 +312,17 @@ def case_inputs(
     if not any(sizes[past] for past in pasts):
         return inputs
     # With padding only where the mask hides tokens of the past: a recurrent layer has another state after padding.
+    in_buffers = {each.name for each in spec.dummies.generators if each.function == "in_buffer"}
     masks = [input_ for input_ in spec.inputs if input_.name == spec.check.mask_input]
-    in_past = [inputs[mask.name][:, : sizes[past]] for mask in masks for past in pasts if past in names(mask.axes)]
-    of_prompt = with_dummies(spec, padded("none")) if all(mask.all() for mask in in_past) else spec
+    covering = [mask for mask in masks if mask.generator in in_buffers or {*pasts} & {*names(mask.axes)}]
+    in_past = {mask.name: inputs[mask.name][:, : sizes[next(iter(pasts))]] for mask in covering}
+    of_prompt = with_dummies(spec, padded("none")) if all(mask.all() for mask in in_past.values()) else spec
     of_pasts = {new: sizes[past] for past, new in pasts.items()}
     prompt = dummies(of_prompt, {**sizes, **dict.fromkeys(pasts, 0), **of_pasts}, seed=seed)
-    for mask in in_past:  # it hides the same tokens then: a text may depend on its first one
-        if mask.any(axis=1).all() and mask.shape == prompt[masks[0].name].shape:
-            prompt |= {masks[0].name: mask, **position_ids(spec, prompt, mask)}
+    for name, mask in in_past.items():  # it hides the same tokens then: a text may depend on its first one
+        after = prompt[name].shape[1] - mask.shape[1]
+        if mask.any(axis=1).all() and after >= 0:
+            prompt |= {name: np.pad(mask, ((0, 0), (0, after))), **position_ids(spec, prompt, mask)}
     arrays = _torch_outputs(model, part, prompt, dtype, "a prompt")
     outputs = dict(zip((output.name for output in spec.outputs), arrays, strict=True))
     past = {each.input: outputs[each.output].astype(inputs[each.input].dtype) for each in spec.feedback}

@@ -181,8 +181,7 @@ def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) 
         return scale.error(computed - reference, tick)
 
     elements, *roundings = (partial(_elements, pair, select, each) for each in (exact.array, *exact.roundings))
-    of_file = partial(error, actual)
-    return Evidence(pair.dtype, scale.rms, expected, of_file, error, elements, roundings, exact.known)
+    return Evidence(pair.dtype, scale.rms, expected, partial(error, actual), error, elements, roundings, exact.known)
 
 
 def _elements(pair: Pair, select: Select, computed: ExactArray) -> tuple[str, Array]:

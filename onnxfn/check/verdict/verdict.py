@@ -319,8 +319,7 @@ def _by_exact(evidence: Evidence, precision: Precision) -> Comparison:
             least = larger(least, rounding(precision, evidence.own(rounded()[1], exact).norms, wider))
             norms = larger(norms, least)
             result = judged(error, allowed(precision, norms), evidence.rms, by)
-    own_error = max(own.largest, least.peak * evidence.rms)
-    return evolve(result, own_error=own_error, norms=error.norms, own_norms=norms)
+    return evolve(result, own_error=max(own.largest, least.peak * evidence.rms), norms=error.norms, own_norms=norms)
 
 
 def rounding_decides(comparisons: Sequence[Comparison]) -> bool:
