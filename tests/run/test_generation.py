@@ -14,8 +14,8 @@ from onnxfn.check.cases.references import references
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.generation import generate
 from onnxfn.run.greedy_decoding import present_name
-from onnxfn.specs.algebra.dummies import dummies, padded
-from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
+from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import plan
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
@@ -91,8 +91,8 @@ def test_the_past_of_a_case_is_that_of_a_prompt_with_padding_only_where_its_mask
     assert {case for case, mask in masks.items() if not mask.all()} == {"left-padded", "next token"}
     for case in ("left-padded", "right-padded"):
         spec = next(in_case(part.spec, each) for each in cases(part.spec) if each.name == case)
-        side = padded("left" if case == "left-padded" else "none")
-        prompt = dummies(with_dummies(spec, side), {"past_sequence_length": 0, "sequence_length": lengths[case]})
+        prompt = dummies(spec, {"past_sequence_length": 0, "sequence_length": lengths[case]})
+        prompt |= {"attention_mask": masks[case], "position_ids": (masks[case].cumsum(axis=1) - 1).clip(0)}
         keys = torch_outputs(llama, part, prompt)[list(part.outputs).index("present.1.key")]
         assert np.array_equal(inputs[case]["past_key_values.1.key"], keys)
 
