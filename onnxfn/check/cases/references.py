@@ -306,7 +306,7 @@ def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array], dtype: s
 def case_inputs(
     model: Any, part: Part, spec: PlannedSpec, dtype: str | None = None, *, seed: int = 0
 ) -> dict[str, Array]:
-    """The dummy inputs of a case; PyTorch computes a past that is not empty from a prompt of its length."""
+    """The dummy inputs of a case; PyTorch computes a past that is not empty from a prompt with the mask of the case."""
     inputs = dummies(spec, {}, seed=seed)
     sizes, pasts = known_sizes(spec, {}), past_lengths(spec)
     if not any(sizes[past] for past in pasts):
