@@ -153,8 +153,10 @@ def test_cache_prints_the_folder_and_its_size_and_clears_it(tmp_path):
     assert invoke("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 0 files, 0.0 MB\n"
 
 
-def test_the_tasks_of_a_model_type_and_the_version_are_printed():
-    assert invoke("tasks", "splinter").stdout.split() == ["feature-extraction", "question-answering"]
+def test_the_tasks_of_a_model_type_and_the_version_are_printed(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "splinter"}')
+    for subject in ("splinter", tmp_path):
+        assert invoke("tasks", subject).stdout.split() == ["feature-extraction", "question-answering"]
     assert invoke("--version").stdout.strip() == onnxfn.__version__
 
 

@@ -151,11 +151,12 @@ def _bytes(gigabytes: float | None) -> int | None:
     return None if gigabytes is None else int(gigabytes * 10**9)
 
 
-def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")]) -> None:
+def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as bert, or a checkpoint.")]) -> None:
     """List the tasks of a model type."""
     from onnxfn.export.find.lookup import tasks_for
 
-    say("\n".join(tasks_for(model_type)))
+    config = Path(model_type, "config.json")
+    say("\n".join(tasks_for(json.loads(config.read_bytes()).get("model_type", "") if config.is_file() else model_type)))
 
 
 def cache(

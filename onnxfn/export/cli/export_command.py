@@ -137,8 +137,7 @@ def _named_module(text: str, names: Mapping[str, Any]) -> tuple[str, Any]:
 def _value(expression: str, names: Mapping[str, Any], option: str) -> Any:
     """The value of an expression of a script that the user runs anyway."""
     try:
-        code = compile(expression, option, "eval")
-        return eval(code, dict(names))  # noqa: S307
+        return eval(compile(expression, option, "eval"), dict(names))  # noqa: S307
     except (SyntaxError, NameError, AttributeError) as error:
         own = listed([name for name in names if not name.startswith("_")])
         raise InvalidSpec(f"{option} {expression}: {error}; names of the script: {own}") from error

@@ -153,8 +153,7 @@ def test_sizes_of_images_that_transformers_js_drops_are_named_without_a_flag():
 
 def test_one_client_does_not_give_the_number_of_logits():
     spec = onnxfn.with_input(onnxfn.spec_for("llama", WITH_PAST), "num_logits_to_keep")
-    line = "ORTModel gives no num_logits_to_keep, which the graph takes"
-    assert remarks_of(spec, tiny.config("llama")) == (line,)
+    assert remarks_of(spec, tiny.config("llama")) == ("ORTModel gives no num_logits_to_keep, which the graph takes",)
 
 
 def test_a_layout_of_no_client_has_no_remarks_and_that_of_a_single_one_those_of_it():

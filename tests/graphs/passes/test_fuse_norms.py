@@ -126,8 +126,7 @@ def test_the_bias_of_a_layer_is_added_after_the_residual_that_a_norm_reads(tmp_p
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options)
-    names = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
-    assert names == operators(model)
+    assert [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node] == operators(model)
 
 
 @pytest.mark.parametrize(
