@@ -24,7 +24,7 @@ def test_a_file_has_the_new_names_and_the_range(classifier, tmp_path):
         **{key: ["N", "T"] for key in ("input_ids", "attention_mask", "token_type_ids")},
         "logits": ["N", 2],
     }
-    assert [str(limit) for limit in result.limits] == ["T <= 24"]
+    assert [str(limit) for limit in result.limits] == ["T >= 2", "T <= 24"]
     assert len(result.report.cases) >= 4
     assert any("T=24" in case for case in result.report.cases)
     assert not any(f"T={size}" in case for case in result.report.cases for size in range(25, 97))

@@ -95,4 +95,4 @@ def test_a_checkpoint_without_a_row_is_loaded_as_stored(tmp_path, monkeypatch):
     export_request(job)
     assert [str(each.dtype) for each in loaded] == ["torch.bfloat16"]
     tables = onnx.load(tmp_path / "out" / "onnx" / "embed_tokens.onnx").graph.initializer
-    assert {table.data_type for table in tables} == {onnx.TensorProto.FLOAT, onnx.TensorProto.INT64}
+    assert {table.data_type for table in tables if table.dims} == {onnx.TensorProto.FLOAT}
