@@ -22,8 +22,9 @@ from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors, with_bodi
 from onnxfn.models.torch_modes import tracing_alone
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.conditions import Condition, is_true, stated, symbols_of
+from onnxfn.specs.conditions import Condition, as_ranges, is_range, stated
 from onnxfn.specs.errors import raise_no_memory
+from onnxfn.specs.plan.size_cases import other_sides
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.layouts import dtype_suffix
 from onnxfn.weights.packed.stored_blocks import ATTRIBUTE
@@ -138,9 +139,9 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
             built = evolve(built, model=merge_slots(insert_filler(built.model, filler_graph, filled_inputs)))
     for condition, other in options.other_sides:
         if other.name == part.name:
-            other_built = graph_with_slots(model, other, timed, options)
+            elsewhere = graph_with_slots(model, other, timed, options)
             with pass_errors(part):
-                built = _with_other_side(built, other_built, condition, part)
+                built = _with_other_side(built, elsewhere, condition, part)
     with pass_errors(part):
         layers = part.spec.target.adapter_inputs
         graph = add_adapter_inputs(built.model, layers) if layers else built.model
@@ -149,20 +150,24 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
 
 def _with_other_side(built: BuiltGraph, other: BuiltGraph, condition: Condition, part: Part) -> BuiltGraph:
     """The graph of a part that is valid on one side of a condition, with another graph for the other side."""
-    # Its limits are those that neither side explains. Its conditions are true at the sizes of the part.
-    sizes = known_sizes(part.spec, {})
+    # What is true of one side says nothing of the other: `time <= 16 or time % 5 == 0`.
+    sizes, text = known_sizes(part.spec, {}), condition.text
     axes = {symbol: (name, axis) for name, of_input in part.inputs.items() for axis, symbol in of_input.items()}
     graph = merge_slots(insert_branches(built.model, other.model, condition, axes))
-    left = [each for each in built.limits if each.text != condition.text]
-    limits = (*left, *(each for each in other.limits if is_true(each.text, sizes)))
-    known = [own for own in other.conditions if {*symbols_of(own.text)} <= sizes.keys()]
-    noted = (own if is_true(own.text, sizes) else evolve(own, text=f"not ({own.text})") for own in known)
-    conditions = (*built.conditions, *noted)
-    facts = {"limits": stated(limits), "conditions": stated(conditions)}
+    left = [each for each in built.limits if each.text != text]
+    ends = [end for each in _either(text, other.limits) for end in as_ranges(each)]
+    limits = (*left, *(each for each in ends if is_range(each) or other_sides(sizes, [each], lambda _: True)))
+    conditions = (condition, *_either(f"not ({text})", built.conditions), *_either(text, other.conditions))
     return evolve(
         built,
-        model=add_metadata(graph, facts),
+        model=add_metadata(graph, {"limits": stated(limits), "conditions": stated(conditions)}),
         limits=limits,
         conditions=conditions,
         traced_layers=f"two graphs: one where {condition}, one elsewhere",
     )
+
+
+def _either(text: str, conditions: Iterable[Condition]) -> list[Condition]:
+    """Conditions on the sizes where another one is false, without those that are true at all sizes."""
+    either = (evolve(each, text=f"{text} or {each.text}") for each in conditions)
+    return [each for each in either if as_ranges(each)]

@@ -21,7 +21,8 @@ MODULES = {
 }
 EVERY_RUN = (
     *("length % 7", "length in", "length == 1", "batch * length", "batch % 2", "a window", "nested", "chunked"),
-    *("tried", "height == width", "rolled", "rolled, larger", "even product", "28 * 7"),
+    *("tried", "height == width", "rolled", "rolled, larger", "even product", "28 * 7", "between"),
+    *("multiples above 16", "several above 16", "single ones below 5"),
 )
 TWO_SIDES = (
     *("length % 7", "length % 16", "length % 2", "length > 64", "length <= 3", "length // 2", "ceil", "floor"),
@@ -31,6 +32,9 @@ TWO_SIDES = (
     *("height == width, larger", "28 * 7", "numel", "tried", "length == 1", "length == 100", "batch == 1", "chunked"),
 )
 """The modules that one condition divides: their files have a graph for each side, and no limit."""
+
+INSIDE_A_SIDE = ("halved", "between", "multiples above 16", "height % 4 and width % 4")
+"""The modules of which another condition limits one side."""
 
 RANDOM_SIZES = 40
 
@@ -72,7 +76,9 @@ def test_a_module_with_branches_on_sizes_is_right_within_its_limits(name, tmp_pa
     function, shape, axes = MODULES[name]
     spec = onnxfn.derived(function, sample=torch.randn(*shape), axes={"x": axes})
     result = onnxfn.export(spec, function, tmp_path / "m.onnx")
-    assert (name in TWO_SIDES) == ("If" in {node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node})
+    assert (name in TWO_SIDES + INSIDE_A_SIDE) == (
+        "If" in {node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node}
+    )
     assert name not in TWO_SIDES or result.limits == ()
     draw, symbols = random.Random(0), axes.split()
     for number in range(RANDOM_SIZES):

@@ -109,8 +109,7 @@ def test_one_graph_of_an_encoder_decoder_uses_its_own_names():
 
 def test_an_output_that_the_model_lacks_is_refused_at_the_trace(tmp_path):
     spec = with_outputs(for_task(spec_for("distilbert"), "feature-extraction"), "pooler_output")
-    model = tiny.model("distilbert")
-    text = refusal(CaptureFailed, onnxfn.export, spec, model, tmp_path / "out")
+    text = refusal(CaptureFailed, onnxfn.export, spec, tiny.model("distilbert"), tmp_path / "out")
     assert "nothing at 'pooler_output'; there is: last_hidden_state" in text
 
 

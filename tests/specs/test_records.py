@@ -148,8 +148,7 @@ def test_an_axis_prints_what_is_known_of_it(axis, said):
 
 @pytest.mark.parametrize("record", [BERT, onnxfn.Plan(PLAN.parts[:1]), PLAN.parts[0]])
 def test_a_notebook_shows_a_record_as_it_prints(record):
-    page = record._repr_html_()
-    assert re.fullmatch(r"<pre [^>]*>(.*)</pre>", page, re.DOTALL)[1] == escape(str(record))
+    assert re.fullmatch(r"<pre [^>]*>(.*)</pre>", record._repr_html_(), re.DOTALL)[1] == escape(str(record))
 
 
 def test_a_record_that_does_not_print_in_a_way_of_its_own_has_no_page():

@@ -254,8 +254,7 @@ class Divergence:
 
 def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence | None:
     """The first difference of a file from PyTorch in the first failing case; CheckFailed if the file cannot run."""
-    session = open_check_session(checked.file, content=checked.content)
-    failing = next(_failing_cases(checked, session, cases), None)
+    failing = next(_failing_cases(checked, open_check_session(checked.file, content=checked.content), cases), None)
     if failing is None:
         return None
     case, reference, worst = failing

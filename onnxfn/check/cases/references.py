@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import torch_outputs
@@ -220,13 +220,17 @@ def untried(part: Part, file: Path) -> list[str]:
 def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> tuple[CheckCase, ...]:
     """The cases on the other side of each condition of a file, within all limits; PyTorch may refuse them."""
     spec, conditions = part.spec, trace_conditions(file)
-    moves = _moves(part, conditions, (*stated_limits(file), *more_limits))
+    moves, known = _moves(part, conditions, (*stated_limits(file), *more_limits)), known_sizes(spec, {})
     if not moves.conditions and (spec.derived is None or past_lengths(spec)):
         return ()
     tried = list(other_sides(moves.base, moves.conditions, moves.allowed))
+    if spec.derived is not None:  # a trace takes no size for 1, and notes nothing that this decides: `batch_size > 1`
+        others = {name: 1 if size > 1 else known[name] for name, size in moves.base.items()}
+        unmoved = ((case, name) for case in tried for name, size in moves.base.items() if case.sizes[name] == size)
+        tried += [evolve(case, sizes={**case.sizes, name: others[name]}) for case, name in unmoved]
+        tried = [case for case in tried if moves.allowed(case.sizes)]
     if moves.base and spec.derived is not None and not past_lengths(spec):
         tried += small_and_far_sizes(moves.base, moves.allowed)
-    known = known_sizes(spec, {})
     if any(is_equality(each.text) for each in conditions):
         own = {name: known[name] for name in moves.base}
         equalities = [each for each in moves.conditions if is_equality(each.text)]

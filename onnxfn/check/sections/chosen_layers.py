@@ -119,8 +119,7 @@ def _kind(
         weight = written.initializers.get(name)
         if weight is not None:
             return _weight(weight, section.name)
-        is_own = name in own or name in of_layers
-        return numbers.setdefault(name, len(numbers)) if is_own else name
+        return numbers.setdefault(name, len(numbers)) if name in own or name in of_layers else name
 
     nodes = [written.model.graph.node[index] for index in section.nodes]
     own = {name for node in nodes for name in node.output}

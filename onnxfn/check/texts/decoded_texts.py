@@ -121,8 +121,7 @@ def can_decode(part: Part, plan: Plan) -> bool:
     has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
     has_linked_parts = {link.part for link in part.spec.links} <= {other.name for other in plan.parts}
     gives_all = "logits" in spec.outputs and (NUM_LOGITS_TO_KEEP in spec.inputs or not has_last_logits(spec))
-    is_causal = not reads_prompts_both_ways(spec.call)
-    decodes = takes_tokens and gives_all and is_causal
+    decodes = takes_tokens and gives_all and not reads_prompts_both_ways(spec.call)
     return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts and _texts_are_in_range(spec)
 
 
@@ -161,9 +160,8 @@ def special_tokens(model: Any) -> frozenset[int]:
 
 def ordinary_logits(special: Collection[int], logits: Array) -> Array:
     """Logits by which no special token is written: it has the lowest number."""
-    known = [token for token in special if 0 <= token < logits.shape[-1]]
     ordinary = logits.copy()
-    ordinary[..., known] = np.finfo(logits.dtype).min
+    ordinary[..., [token for token in special if 0 <= token < logits.shape[-1]]] = np.finfo(logits.dtype).min
     return ordinary
 
 

@@ -74,8 +74,7 @@ def _has_tower(name: str, model_or_config: Any, part: str) -> bool:
 
 def has_section(model_or_config: Any, part: str) -> bool:
     """Whether a tower may exist: False if the configuration denies it. Its section is None then, as in Gemma 4 26B."""
-    section = {VISION: "vision_config", AUDIO: "audio_config"}[part]
-    return snapshot(model_or_config).get(section, {}) is not None
+    return snapshot(model_or_config).get({VISION: "vision_config", AUDIO: "audio_config"}[part], {}) is not None
 
 
 def reads_features(model_or_config: Any, task: str | None) -> bool:
@@ -90,8 +89,7 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
 
     towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
     listed = next(iter(listed_classes(str(config.get("model_type")), stem_of(task))), "")
-    is_model = hasattr(model_or_config, "forward")
-    owner: Any = type(model_or_config) if is_model else getattr(transformers, listed, None)
+    owner: Any = type(model_or_config) if hasattr(model_or_config, "forward") else getattr(transformers, listed, None)
     if not towers or not all(has_feature_method(owner, METHODS[part]) for part in towers):
         return False
     parameters = inspect.signature(owner.forward).parameters

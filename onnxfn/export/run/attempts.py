@@ -131,6 +131,8 @@ def build_until_checked(job: Job, output: Output) -> Built:
     both = retries.with_other_sides(job, *attempt, result.graphs)
     if both is not None:
         wider = _retried(job, "both sides", *both)
+        if isinstance(wider, Failure) and any(fault.limits for fault in wider.faults):
+            wider = _retried(job, "limits of sizes", *(retries.limited(*both, wider) or both))
         result = wider if isinstance(wider, Built) else _retried(job, "one side", *attempt)
         assert isinstance(result, Built)
     retries.check_asked_ranges(job, result.graphs)

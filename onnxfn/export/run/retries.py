@@ -89,7 +89,7 @@ def _joined(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | 
     return evolve(job, plan=evolve(job.plan)), evolve(traced, build=evolve(traced.build, joins_traces=True))
 
 
-def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
+def limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
     """Wrong sizes are left out: by conditions of branches, or, if torch cannot solve these, images have one size."""
     if any(fault.limits for fault in failure.faults):
         pairs = zip(failure.plan.parts, failure.faults, strict=True)
@@ -109,7 +109,7 @@ RETRIES: tuple[tuple[str, Change], ...] = (
     ("all layers", _all_layers),
     ("several traces", _joined),
     ("larger sizes", _at_larger_sizes),
-    ("limits of sizes", _limited),
+    ("limits of sizes", limited),
 )
 """The attempts after the first: the stage of its event, and what it changes."""
 

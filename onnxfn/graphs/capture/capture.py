@@ -138,8 +138,7 @@ def exported_program(
                 raise trace_settings.BranchOnValues from error
             raise
         after = _buffer_versions(model)
-        common = before.keys() & after.keys()
-        pairs = {name: (*before[name], *after[name]) for name in common}
+        pairs = {name: (*before[name], *after[name]) for name in before.keys() & after.keys()}
         changed.update(name for name, (old, writes, new, later) in pairs.items() if old is not new or writes != later)
         return result
 

@@ -51,8 +51,7 @@ def packed(steps: Any, sizes: PackedSizes) -> Any:
 def padded(data: Any, sizes: PackedSizes, time: Any, padding: float = 0.0) -> Any:
     """The steps of packed sequences as a tensor `[time, batch, ...]`, which is `padding` after the last of each."""
     is_step = _is_step(time, sizes.lengths)
-    ranks = (is_step.flatten().long().cumsum(0) - 1).clamp(min=0)
-    steps = data.index_select(0, ranks).unflatten(0, is_step.shape)
+    steps = data.index_select(0, (is_step.flatten().long().cumsum(0) - 1).clamp(min=0)).unflatten(0, is_step.shape)
     return steps.where(is_step.reshape(*is_step.shape, *[1] * (data.dim() - 1)), padding)
 
 
@@ -293,8 +292,7 @@ def reversed_steps(steps: Any, lengths: Any = None) -> Any:
     if lengths is None:
         return steps.flip(0)
     times = torch.arange(steps.shape[0], device=steps.device)[:, None]
-    sources = torch.where(times < lengths, lengths - 1 - times, times)
-    return steps.gather(0, sources[..., None].expand(steps.shape))
+    return steps.gather(0, torch.where(times < lengths, lengths - 1 - times, times)[..., None].expand(steps.shape))
 
 
 def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], lengths: Any) -> tuple[Any, Any]:

@@ -83,8 +83,7 @@ def repeat_layers(model: Any, stack: LayerStack, ports: LayerPorts, planned: Lay
     traced = traced_stack(model.graph, stack, ports)
     if traced is None:
         return model
-    counterparts = prove_periods(traced, planned)
-    _repeat(model.graph, traced, counterparts, {port: name for name, port in planned.items()})
+    _repeat(model.graph, traced, prove_periods(traced, planned), {port: name for name, port in planned.items()})
     model.graph.sort()
     return model
 

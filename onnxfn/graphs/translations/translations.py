@@ -33,6 +33,7 @@ FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # o
 MASKING = (
     "Add Cast CastLike Concat Expand Gather Identity Min Reshape ScatterND Slice Squeeze Transpose Unsqueeze Where"
 )
+DIGITS = 8  # characters of a constant that a model has written, such as 0.044715
 WEIGHTS = ("p_", "b_")  # names of parameters and buffers in a trace, whose inputs are `tensors_1`, ...
 
 
@@ -96,11 +97,14 @@ def _in_double(number: Any) -> Any:
     """A formula of sizes and constants in float64. A constant such as 0.7 was rounded to float32."""
     node, tensor = number.producer(), onnx_ir.convenience.get_const_tensor(number)
     if tensor is not None:
-        near = float(Fraction(single := tensor.numpy().item()).limit_denominator(4096))
+        single = tensor.numpy().item()
+        text = str(np.float32(single))  # as it was written; one of more digits was a quotient, such as 1 / 3
+        near = float(text if len(text) <= DIGITS else Fraction(single).limit_denominator(4096))
         return op.Constant(value=onnx_ir.tensor(near if np.float32(near) == single else single, DataType.DOUBLE))
-    is_cast = node is not None and node.op_type == "Cast" and node.inputs[0].dtype == DataType.INT64
-    if is_cast or node is None or node.op_type not in FORMULAS or number.dtype == DataType.INT64:
-        return op.Cast(node.inputs[0] if is_cast else number, to=DataType.DOUBLE)
+    if node is not None and node.op_type == "Cast" and number.dtype != DataType.INT64:
+        return _in_double(node.inputs[0])
+    if node is None or node.op_type not in FORMULAS or number.dtype == DataType.INT64:
+        return op.Cast(number, to=DataType.DOUBLE)
     return getattr(op, node.op_type)(*map(_in_double, node.inputs))
 
 

@@ -50,6 +50,11 @@ def first_digit(x):
     return x * int(str(index(x.shape[2]))[0])
 
 
+def by_quotients(x):
+    """Quotients that are another whole number in float32."""
+    return x * (int(x.shape[1] / 1.2) + 9 * int(x.shape[1] / 0.3) + int(int(x.shape[1] * 0.7) / 1.2))
+
+
 def padded_to_windows(x):
     """Images on a canvas whose sides are multiples of 32, as detectors of torchvision have them."""
     rows, columns = (int(math.ceil(float(size) / 32.0) * 32.0) for size in x.shape[-2:])
@@ -93,6 +98,7 @@ MODULES = {
     "int and float": (lambda: halves, (2, 3, 8, 10), "batch 3 rows columns", (1, 3, 23, 14)),
     "numbers": (lambda: by_index, (2, 7, 6), "batch time 6", (3, 40, 6)),
     "a branch on numbers": (lambda: padded, (2, 3, 8), "batch 3 time", (1, 3, 91)),
+    "quotients": (lambda: by_quotients, (2, 20), "batch time", (3, 186)),
     "a multiple of 32 by math": (lambda: padded_to_windows, (3, 40, 50), "3 rows columns", (3, 96, 129)),
     "the smaller of two real numbers": (lambda: resized_to_windows, (3, 40, 50), "3 rows columns", (3, 32, 256)),
     "tables by length, and the length of a tensor": (lambda: with_tables, (4, 6), "batch 6", (7, 6)),
