@@ -10,21 +10,7 @@ from math import ceil, inf, log2
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.nodes.nodes import (
-    all_inputs,
-    cast_value,
-    compute_by,
-    filled_constant,
-    insert_node,
-    insert_value,
-    module_path,
-    nodes_around,
-    producer,
-    replace_value,
-    scalar,
-    shape_of,
-    subgraphs,
-)
+from onnxfn.graphs.nodes import nodes
 from onnxfn.graphs.nodes.slots import slot_of
 from onnxfn.graphs.passes.naming import add_metadata
 from onnxfn.graphs.quantization.quantized_slots import quantized_slot_of
@@ -59,7 +45,7 @@ def overflowing_values(model: Any, ranges: Mapping[str, tuple[float, float]]) ->
     weighted = {each for each in graph.initializers.values() if _parameter(each)}
     weighted |= {each for each in graph.inputs if each.dtype.is_floating_point()}
     for node in graph:
-        inputs = {*all_inputs(node)}
+        inputs = {*nodes.all_inputs(node)}
         is_weighted = node.op_type not in ("Shape", "Size") and not weighted.isdisjoint(inputs)
         weighted.update(each for each in node.outputs if is_weighted and not _is_bool(each))
         for value in node.outputs:
@@ -74,12 +60,12 @@ def overflowing_values(model: Any, ranges: Mapping[str, tuple[float, float]]) ->
 
 def unmeasured_nodes(model: Any) -> list[str]:
     """The nodes of a graph that compute float16 values in subgraphs: these are not among the `overflowing_values`."""
-    return nodes_around(model.graph, lambda node: any(map(_is_half, node.outputs)))
+    return nodes.nodes_around(model.graph, lambda node: any(map(_is_half, node.outputs)))
 
 
 def overflow_text(model: Any, sizes: Reach) -> str:
     """The words for the values of a graph that overflow: the first, the largest, and how many they are."""
-    words = {value.name: module_path(node) or node.op_type for node in model.graph for value in node.outputs}
+    words = {value.name: nodes.module_path(node) or node.op_type for node in model.graph for value in node.outputs}
     names = next(iter(sizes)), max(sizes, key=sizes.__getitem__)
     texts = dict.fromkeys(f"{words[name]} reaches {sizes[name]:.2g}" for name in names)
     more = f" ({len(sizes)} values in all)" if len(sizes) > len(texts) else ""
@@ -107,20 +93,20 @@ def keep_in_float32(model: Any, sizes: Reach) -> Any:
     wide = {value for node in model.graph for value in node.outputs if value.name in sizes}
     for node in [node for node in model.graph.all_nodes() if not wide.isdisjoint((*node.inputs, *node.outputs))]:
         if _is_clip(node):
-            replace_value(node.outputs[0], node.inputs[0])
+            nodes.replace_value(node.outputs[0], node.inputs[0])
         elif (index := _data_index(node, stored)) is not None:
             _scale(node, index, sizes)
-        elif node.op_type != "Cast" and not subgraphs(node):
-            inputs = [cast_value(node, value, single) if _is_half(value) else value for value in node.inputs]
+        elif node.op_type != "Cast" and not nodes.subgraphs(node):
+            inputs = [nodes.cast_value(node, value, single) if _is_half(value) else value for value in node.inputs]
             for old, new in zip(node.outputs, _again(node, inputs, single), strict=True):
                 if _is_half(old):
-                    compute_by(old, "Cast", [new], to=half)
+                    nodes.compute_by(old, "Cast", [new], to=half)
                 else:
-                    replace_value(old, new)
-    for node in [node for node in model.graph.all_nodes() if producer(node.outputs[0], "Cast")]:
-        value, source = node.inputs[0], producer(node.inputs[0], "Cast")
+                    nodes.replace_value(old, new)
+    for node in [node for node in model.graph.all_nodes() if nodes.producer(node.outputs[0], "Cast")]:
+        value, source = node.inputs[0], nodes.producer(node.inputs[0], "Cast")
         if source is not None and value.name in sizes and source.inputs[0].dtype == node.outputs[0].dtype == single:
-            replace_value(node.outputs[0], source.inputs[0])
+            nodes.replace_value(node.outputs[0], source.inputs[0])
     for each in (common.CommonSubexpressionEliminationPass(), common.RemoveUnusedNodesPass(), common.NameFixPass()):
         each(model)
     return add_metadata(model, {WIDE: " ".join(sizes)})
@@ -137,7 +123,7 @@ def _is_bool(value: Any) -> bool:
 def _again(node: Any, inputs: Sequence[Any], dtype: Any) -> Any:
     """The outputs of a node with other inputs; those of float16 have a dtype."""
     outputs = [(dtype if _is_half(output) else output, output.shape) for output in node.outputs]
-    return insert_node(node, f"{node.domain}::{node.op_type}", inputs, outputs, **node.attributes).outputs
+    return nodes.insert_node(node, f"{node.domain}::{node.op_type}", inputs, outputs, **node.attributes).outputs
 
 
 def _scale(node: Any, index: int, sizes: Reach) -> None:
@@ -146,18 +132,17 @@ def _scale(node: Any, index: int, sizes: Reach) -> None:
 
     half, single = onnx_ir.DataType.FLOAT16, onnx_ir.DataType.FLOAT
     inputs, output, bias = list(node.inputs), node.outputs[0], BIASES[node.op_type]
-    size = max(sizes.get(each.name, 0.0) for each in (inputs[index], output))
-    factor = 2.0 ** -ceil(log2(size * MARGIN / LARGEST))
-    inputs[index] = cast_value(node, _times(node, cast_value(node, inputs[index], single), factor), half)
+    factor = 2.0 ** -ceil(log2(max(sizes.get(each.name, 0.0) for each in (inputs[index], output)) * MARGIN / LARGEST))
+    inputs[index] = nodes.cast_value(node, _times(node, nodes.cast_value(node, inputs[index], single), factor), half)
     if any(inputs[bias : bias + 1]):
         inputs[bias] = _times(node, inputs[bias], factor)
     [result] = _again(node, inputs, half)
-    compute_by(output, "Cast", [_times(node, cast_value(node, result, single), 1 / factor)], to=half)
+    nodes.compute_by(output, "Cast", [_times(node, nodes.cast_value(node, result, single), 1 / factor)], to=half)
 
 
 def _times(before: Any, value: Any, factor: float) -> Any:
-    number = filled_constant(before.graph, factor, (), value.dtype)
-    return insert_value(before, "Mul", [value, number], value, value.shape)
+    number = nodes.filled_constant(before.graph, factor, (), value.dtype)
+    return nodes.insert_value(before, "Mul", [value, number], value, value.shape)
 
 
 def _stored(graph: Any) -> set[Any]:
@@ -173,7 +158,7 @@ def _data_index(node: Any, stored: set[Any]) -> int | None:
     """The index of the input with the data of a product with a stored matrix; None for another node."""
     if node.op_type not in BIASES:
         return None
-    matrices = [value in stored and len(shape_of(value)) > 1 for value in node.inputs[:2]]
+    matrices = [value in stored and len(nodes.shape_of(value)) > 1 for value in node.inputs[:2]]
     return matrices.index(False) if matrices.count(True) == 1 else None
 
 
@@ -185,7 +170,7 @@ def _is_clip(node: Any) -> bool:
 
 def _is_end(value: Any) -> bool:
     """Whether a value is an end of float16, or one of several."""
-    node, number = value.producer(), scalar(value)
+    node, number = value.producer(), nodes.scalar(value)
     if node is None or number is not None:
         return number is not None and END <= abs(number) < inf
     floats = [each for each in node.inputs if each is not None and each.dtype.is_floating_point()]

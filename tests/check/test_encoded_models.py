@@ -81,8 +81,7 @@ def test_the_first_token_is_that_of_generate(florence):
 
 
 def test_marked_places_get_a_token_and_padding_is_not_counted():
-    config = {"model_type": "kosmos-2", "text_config": {"pad_token_id": 1, "eos_token_id": 2}}
-    known = placeholders(config)
+    known = placeholders({"model_type": "kosmos-2", "text_config": {"pad_token_id": 1, "eos_token_id": 2}})
     assert (known.first_position, known.padding, known.tokens) == (2, 1, {"image_features": 2})
     ids, places = np.array([[4, 5, 6]]), np.array([[False, True, False]])
     marked = with_placeholders({"input_ids": ids, "image_embeds_position_mask": places}, known)

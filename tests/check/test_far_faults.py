@@ -51,8 +51,7 @@ def clipped(limit, model):
 
 
 def louder_layer(layer, model):
-    weight = f"model.layers.{layer}.self_attn.q_proj.weight"
-    (product,) = users(model, weight)
+    (product,) = users(model, f"model.layers.{layer}.self_attn.q_proj.weight")
     readers = users(model, product.output[0])
     far = insert(model, readers[0], "Greater", ["position_ids", new_constant(model, np.array(600))])
     factor = insert(
@@ -113,8 +112,7 @@ def test_a_small_model_reads_far_texts_as_a_whole_and_layers_of_each_kind_of_a_l
     budget, who, exports, monkeypatch
 ):
     monkeypatch.setattr(references, "FAR_TEXT_BUDGET", budget)
-    far = [case for case in report_of(*exports("mistral 600")).cases if case.startswith("far")]
-    assert far == [
+    assert [case for case in report_of(*exports("mistral 600")).cases if case.startswith("far")] == [
         f"far text (batch_size=1, sequence_length=609, past_sequence_length=0){who}",
         f"far past (batch_size=1, sequence_length=1, past_sequence_length=608){who}",
     ]

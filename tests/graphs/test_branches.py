@@ -57,8 +57,7 @@ def of_two_ways():
 
 def test_the_two_graphs_share_their_weights_and_are_quantized_alike(tmp_path):
     model, spec = of_two_ways()
-    result = onnxfn.export(spec, model, tmp_path, dtypes=["float32", "q8"])
-    assert result.limits == ()
+    assert onnxfn.export(spec, model, tmp_path, dtypes=["float32", "q8"]).limits == ()
     names = [value.name for value in onnx_ir.load(tmp_path / "model.onnx").graph.initializers.values()]
     assert sorted(name for name in names if "." in name) == ["one.bias", "one.weight", "two.bias", "two.weight"]
     ran = onnxfn.load(tmp_path, dtype="q8")

@@ -143,8 +143,7 @@ def test_a_link_and_a_pipe_are_not_read(tmp_path):
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / NAMES[0]).symlink_to(tmp_path / NAMES[0])
     os.mkfifo(tmp_path / NAMES[1])
-    files_read = [template_cache.read_file(tmp_path / name) for name in (f"links/{NAMES[0]}", NAMES[1])]
-    assert files_read == [None, None]
+    assert [template_cache.read_file(tmp_path / name) for name in (f"links/{NAMES[0]}", NAMES[1])] == [None, None]
 
 
 def test_entries_tell_size_and_time_and_the_most_recently_used_is_first(tmp_path):

@@ -52,8 +52,7 @@ def test_a_capture_keeps_few_objects_when_it_is_done(bert):
 
 
 def test_weights_have_the_names_of_the_checkpoint_and_are_not_copied(bert):
-    graph = capture(bert, part(bert)).model.graph
-    weight = graph.initializers["embeddings.word_embeddings.weight"].const_value
+    weight = capture(bert, part(bert)).model.graph.initializers["embeddings.word_embeddings.weight"].const_value
     assert weight.raw.data_ptr() == bert.embeddings.word_embeddings.weight.data_ptr()
 
 
@@ -160,8 +159,7 @@ def test_a_branch_on_data_is_an_error_that_names_the_line(handled):
             x = x if x.sum() > 0 else -x
         return {"y": x}
 
-    message = refusal(CaptureFailed, capture, module(branch), NUMBERS)
-    assert "at test_capture.py:" in message.splitlines()[-1]
+    assert "at test_capture.py:" in refusal(CaptureFailed, capture, module(branch), NUMBERS).splitlines()[-1]
 
 
 @pytest.mark.parametrize("values", [methodcaller("numpy"), methodcaller("tolist")])

@@ -105,8 +105,7 @@ class Windows(torch.nn.Module):
         cut = padded.view(batch, high // 7, 7, wide // 7, 7, channels)
         windows = cut.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, 7, 7, channels).relu()
         grid = windows.view(-1, high // 7, wide // 7, 7, 7, channels)
-        merged = grid.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, high, wide, channels)
-        return merged[:, :rows, :columns]
+        return grid.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, high, wide, channels)[:, :rows, :columns]
 
 
 def test_windows_that_are_merged_have_the_batch_of_the_images():
@@ -131,8 +130,7 @@ def permuted(draw):
     shape = draw(shapes)
     order = draw(st.permutations(range(len(shape))))
     inverse = sorted(range(len(order)), key=order.__getitem__)
-    tensor = torch.arange(torch.Size(shape).numel()).reshape([shape[axis] for axis in order]).permute(inverse)
-    return tensor, order
+    return torch.arange(torch.Size(shape).numel()).reshape([shape[axis] for axis in order]).permute(inverse), order
 
 
 @given(permuted())
@@ -140,8 +138,7 @@ def test_the_order_of_a_dense_tensor_gives_its_strides(pair):
     tensor, _ = pair
     order = memory_order(tensor)
     assert sorted(order) == [*range(tensor.dim())]
-    strides = strides_in_order(tensor.shape, order)
-    assert torch.equal(tensor.as_strided(tensor.shape, strides), tensor)
+    assert torch.equal(tensor.as_strided(tensor.shape, strides_in_order(tensor.shape, order)), tensor)
 
 
 def test_a_tensor_with_gaps_or_repeated_elements_has_no_order():

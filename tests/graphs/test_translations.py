@@ -4,7 +4,10 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 from small_modules import module
+from torch.nn.functional import interpolate
 
 import onnxfn
 
@@ -34,8 +37,7 @@ def test_a_query_that_sees_no_key_gives_zero_where_a_mask_is_minus_infinity(opse
     encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
     model = module(lambda self, x, mask: self.encoder(x, src_key_padding_mask=mask == 0), encoder=encoder)
     mask = torch.tensor([[1.0, 1, 1], [1, 0, 0], [0, 0, 0]])
-    spec = onnxfn.with_opset(onnxfn.derived(model, sample=(torch.randn(3, 3, 8), mask)), opset)
-    result = onnxfn.export(spec, model)
+    result = onnxfn.export(onnxfn.with_opset(onnxfn.derived(model, sample=(torch.randn(3, 3, 8), mask)), opset), model)
     assert result.report.passed
     operators = [node.op_type for node in result.model_proto().graph.node]
     zeroed = ("Softmax", "ReduceMax", "Attention")  # no node sets to zero what the operator does
@@ -65,14 +67,39 @@ def test_quotients_and_angles_are_those_of_torch_for_all_numbers():
         torch.testing.assert_close(torch.as_tensor(ours), theirs, equal_nan=True)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize(
+    ("axes", "dtype"), [(1, torch.float64), (2, torch.float32), (2, torch.uint8), (3, torch.float16)]
+)
+def test_the_nearest_pixels_are_those_of_torch_at_every_size(axes, mode, dtype):
+    def function(x, y):
+        image = x[:, :, :, *[None] * (axes - 1)].expand(1, 2, -1, *[2] * (axes - 1))
+        sizes = [(len(y), 2, 2), (len(x[0, 0]) * 7 // 5, 2, 1), (8, 3, 2)]
+        resized = [interpolate(image, size=size[:axes], mode=mode) for size in sizes]
+        return *resized, *(interpolate(image, scale_factor=(by, 1, 1)[:axes], mode=mode) for by in (0.6, 3, 2.5, 41))
+
+    x = (torch.rand(1, 2, 224) * 250).to(dtype)
+    spec = onnxfn.derived(function, sample=(x[:, :, :12], torch.zeros(7)), axes={"x": "1 2 width", "y": "new"})
+    result = onnxfn.export(spec, function, check=False)
+    assert "Resize" in {node.op_type for node in result.model_proto().graph.node} or dtype == torch.float64
+
+    @given(st.integers(3, 224), st.integers(1, 60))
+    @example(224, 8)
+    def are_equal(width, new):
+        fed = {"x": x[:, :, :width], "y": torch.zeros(new)}
+        for ours, theirs in zip(result(**fed).values(), function(**fed), strict=True):
+            assert torch.equal(torch.as_tensor(ours), theirs)
+
+    are_equal()
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 @pytest.mark.parametrize("opset", [18, 20])
 def test_a_gelu_is_one_operator_from_opset_20_on_and_in_onnx_runtime(opset, approximate, tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(approximate), torch.nn.Linear(4, 4))
     spec = onnxfn.with_opset(onnxfn.derived(model, sample=torch.randn(3, 5, 4)), opset)
     assert onnxfn.export(spec, model, tmp_path / "model.onnx").report.passed
-    operators = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
-    assert operators.count("Gelu") == (opset == 20)
+    assert [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node].count("Gelu") == (opset == 20)
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options)

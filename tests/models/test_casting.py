@@ -182,8 +182,7 @@ def test_a_model_that_cannot_be_copied_is_refused():
         def __deepcopy__(self, memo):
             raise TypeError
 
-    message = refusal(onnxfn.InvalidSpec, with_rows, Locked(2, 2), {"weight": torch.zeros(2, 2).__getitem__})
-    assert message == (
+    assert refusal(onnxfn.InvalidSpec, with_rows, Locked(2, 2), {"weight": torch.zeros(2, 2).__getitem__}) == (
         "Locked cannot be copied, so it cannot run with the weights of a quantized file; "
         "export it without a check: check=False"
     )

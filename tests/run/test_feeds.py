@@ -39,8 +39,7 @@ def test_an_axis_with_a_formula_has_the_size_of_the_formula(batch, past, now, ma
         fed = feeds(DECODER, "m", arrays)
         assert {name: fed[name].shape for name in fed} == {name: arrays[name].shape for name in arrays}
     else:
-        message = refusal(InvalidSpec, feeds, DECODER, "m", arrays)
-        assert message == (
+        assert refusal(InvalidSpec, feeds, DECODER, "m", arrays) == (
             f"mask has the shape [{batch}, {mask}], and past + now is {past + now} for past={past}, now={now}; "
             "m takes [batch, past + now]"
         )

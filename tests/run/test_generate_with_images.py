@@ -47,8 +47,7 @@ def by_torch(model, inputs):
 
 
 def test_what_a_processor_computed_is_continued_as_by_pytorch(llava, folder, inputs):
-    texts = onnxfn.generate(folder, inputs, max_new_tokens=STEPS)
-    assert np.array_equal(texts, by_torch(llava, inputs))
+    assert np.array_equal(onnxfn.generate(folder, inputs, max_new_tokens=STEPS), by_torch(llava, inputs))
 
 
 def test_tensors_are_taken_like_arrays(folder, inputs):
@@ -217,8 +216,7 @@ def test_a_text_with_sounds_is_answered_as_by_pytorch(hearing, samples):
 
 def test_a_decoder_without_a_cache_is_told_from_a_folder_that_is_none(llava, tmp_path, inputs):
     onnxfn.export(onnxfn.spec_for(llava, "image-text-to-text"), llava, tmp_path / "out", check=False)
-    message = refusal(ModelNotFound, onnxfn.generate, tmp_path / "out", inputs)
-    assert message == (
+    assert refusal(ModelNotFound, onnxfn.generate, tmp_path / "out", inputs) == (
         f"{tmp_path / 'out' / 'decoder_model.onnx'} takes no cache, and generate needs decoder_model_merged.onnx; "
         "export with a task that ends in -with-past, such as image-text-to-text-with-past, in merged decoders"
     )

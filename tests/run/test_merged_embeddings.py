@@ -62,8 +62,7 @@ def test_positions_in_three_axes_are_those_of_transformers(texts, grids):
     assert np.array_equal(positions * mask, expected * mask)
     longer = np.concatenate([mask, np.ones((len(mask), 3), np.int64)], axis=1)
     later = mrope_positions(longer, ids, {IMAGE: np.array(grids)}, merge_size=2)[..., -3:]
-    lengths = mask.sum(axis=1, keepdims=True)
-    assert np.array_equal(later, np.broadcast_to(np.arange(3) + lengths + deltas, later.shape))
+    assert np.array_equal(later, np.broadcast_to(np.arange(3) + mask.sum(axis=1, keepdims=True) + deltas, later.shape))
 
 
 def test_positions_of_images_whose_rows_end_with_a_token_more_are_those_of_transformers():
@@ -83,5 +82,4 @@ def test_positions_of_images_whose_rows_end_with_a_token_more_are_those_of_trans
 def test_more_tokens_of_images_than_their_grids_have_is_refused():
     """As of a model that ends each row of an image with a token more."""
     ids, grids = np.array([[IMAGE] * 3]), {IMAGE: np.array([[1, 2, 4]])}
-    said = refusal(InvalidSpec, mrope_positions, np.ones((1, 3)), ids, grids, merge_size=2)
-    assert "more tokens of images" in said
+    assert "more tokens of images" in refusal(InvalidSpec, mrope_positions, np.ones((1, 3)), ids, grids, merge_size=2)

@@ -31,8 +31,7 @@ def change(folder, **values):
 
 def test_ranks_and_scales_follow_the_patterns():
     layers = read_adapter(PATTERNS).layers
-    facts = {name.split("layers.")[1]: (len(layer.a), round(layer.scale, 6)) for name, layer in layers.items()}
-    assert facts == {
+    assert {name.split("layers.")[1]: (len(layer.a), round(layer.scale, 6)) for name, layer in layers.items()} == {
         "0.self_attn.q_proj": (3, round(7 / 3, 6)),
         "1.self_attn.q_proj": (3, round(5 / 3, 6)),
         "0.mlp.down_proj": (2, 2.5),

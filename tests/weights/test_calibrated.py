@@ -112,8 +112,7 @@ def test_moments_are_of_all_runs_whatever_fits_into_memory(most):
     states = model.table(ids).detach()
     inputs = {"one": states, "two": states, "three": (states + model.one(states) + model.two(states)).detach()}
     for name, rows in inputs.items():
-        squares = errors_of(getattr(model, name).weight).squares
-        assert torch.allclose(squares, (rows * rows).sum(0), rtol=1e-5)
+        assert torch.allclose(errors_of(getattr(model, name).weight).squares, (rows * rows).sum(0), rtol=1e-5)
     assert errors_of(model.table.weight) is None
     assert calls == [0, 1] * (1 if most > 1 else 3)
 

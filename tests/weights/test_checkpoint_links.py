@@ -138,8 +138,7 @@ def test_files_of_the_model_come_first_and_all_shards_are_read(tmp_path):
 
 def test_the_error_for_a_folder_without_safetensors_lists_its_files(tmp_path):
     (tmp_path / "pytorch_model.bin").write_text("")
-    message = refusal(ModelNotFound, entries, tmp_path)
-    assert message == (
+    assert refusal(ModelNotFound, entries, tmp_path) == (
         f"weight storage 'link' needs *.safetensors files; {tmp_path} has none; it has: pytorch_model.bin; "
         "use 'copy' or 'share'"
     )

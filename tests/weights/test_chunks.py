@@ -195,8 +195,7 @@ def test_one_memory_in_two_dtypes_has_two_keys():
 def test_a_mapped_array_that_cannot_be_written_is_converted_without_a_warning(recwarn):
     array = np.ones((3, 4), np.float32)
     array.flags.writeable = False
-    tensor = converted(ir.Tensor(array, name="w"), ir.DataType.FLOAT16)
-    assert joined(tensor, 8) == array.astype(np.float16).tobytes()
+    assert joined(converted(ir.Tensor(array, name="w"), ir.DataType.FLOAT16), 8) == array.astype(np.float16).tobytes()
     assert not list(recwarn)
 
 

@@ -170,11 +170,9 @@ def linked(bert, checkpoint, tmp_path_factory):
 
 
 def test_every_matrix_is_linked(linked, bert):
-    external_data = locations(linked.files[0]).items()
-    linked_to = {name for name, place in external_data if place["location"] == "model.safetensors"}
+    linked_to = {name for name, place in locations(linked.files[0]).items() if place["location"] == "model.safetensors"}
     parameters = bert.named_parameters()
-    matrices = {name for name, weight in parameters if weight.ndim > 1 and weight.nbytes >= MIN_EXTERNAL_BYTES}
-    assert matrices <= linked_to
+    assert {name for name, weight in parameters if weight.ndim > 1 and weight.nbytes >= MIN_EXTERNAL_BYTES} <= linked_to
 
 
 def test_files_of_the_checkpoint_are_hard_links_and_not_copied(linked, checkpoint):

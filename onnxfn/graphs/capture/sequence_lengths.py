@@ -44,8 +44,7 @@ class PackedSizes:
 
 def packed(steps: Any, sizes: PackedSizes) -> Any:
     """The steps of a tensor `[time, batch, ...]` without padding, one after the other."""
-    positions = _is_step(steps.shape[0], sizes.lengths).flatten().nonzero().squeeze(1)
-    return steps.flatten(0, 1).index_select(0, positions)
+    return steps.flatten(0, 1).index_select(0, _is_step(steps.shape[0], sizes.lengths).flatten().nonzero().squeeze(1))
 
 
 def padded(data: Any, sizes: PackedSizes, time: Any, padding: float = 0.0) -> Any:
@@ -196,12 +195,7 @@ def _recurrent(recurrence: Recurrence, original: Callable[..., Any], *arguments:
 
 
 def _layers(
-    recurrence: Recurrence,
-    steps: Any,
-    states: Any,
-    weights: Sequence[Any],
-    layout: tuple[int, int],
-    lengths: Any = None,
+    recurrence: Recurrence, steps: Any, states: Any, weights: Sequence[Any], layout: Sequence[int], lengths: Any = None
 ) -> tuple[Any, ...]:
     """The outputs of the last layer and the last states of all; an odd number of weights has a projection."""
     layers, directions = layout
@@ -237,8 +231,7 @@ def _layer(
         dtypes=[steps.dtype] * (1 + len(states)),
         shapes=[(steps.shape[0], directions, batch, size), *[(directions, batch, size)] * len(states)],
     )
-    joined = outputs.squeeze(1) if directions == 1 else outputs.transpose(1, 2).flatten(2)
-    return joined, *last_states
+    return (outputs.squeeze(1) if directions == 1 else outputs.transpose(1, 2).flatten(2)), *last_states
 
 
 def _max_pool1d(
@@ -307,8 +300,7 @@ def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], leng
         enter, keep, content, leave = (gate + hidden @ of_hidden.T).chunk(4, -1)
         next_cell = keep.sigmoid() * cell + enter.sigmoid() * content.tanh()
         projected = (leave.sigmoid() * next_cell.tanh()) @ projection.T
-        next_state = torch.where(active, projected, hidden), torch.where(active, next_cell, cell)
-        return next_state, projected * active
+        return (torch.where(active, projected, hidden), torch.where(active, next_cell, cell)), projected * active
 
     last_states, outputs = torch_name("scan")(step, states, (gates, is_step))
     return last_states, outputs

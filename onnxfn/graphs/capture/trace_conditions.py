@@ -225,8 +225,7 @@ def without_assumed(
     ends = {name: high + 1 for name, (_, high) in limits.items() if high and part.spec.derived is not None}
     higher = {name: size for name, size in ends.items() if is_allowed(name, size)}
     # One run shows it for all axes if none is tied to another: a module of squares takes no single smaller side.
-    are_tied = any(len(names) > 1 for names, _ in stated)
-    are_taken = len(lower) > 1 and not are_tied and runs(lower)
+    are_taken = len(lower) > 1 and not any(len(names) > 1 for names, _ in stated) and runs(lower)
     for name, (low, high) in limits.items():
         no_low = name in lower and (are_taken or runs({name: lower[name]}))
         no_high = name in higher and runs({name: higher[name]})

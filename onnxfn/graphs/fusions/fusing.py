@@ -269,9 +269,7 @@ def _has(value: Any, sizes: Mapping[int, int]) -> bool:
     return all((shape[axis] if -axis <= len(shape) else 1) == size for axis, size in sizes.items())
 
 
-NEUTRAL: Mapping[str, float | None] = MappingProxyType(
-    {"Reshape": None, "Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
-)
+NEUTRAL: Mapping[str, Any] = MappingProxyType({"Reshape": None, "Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0})
 """An operator -> the operand that changes nothing; None if any second input may change nothing."""
 
 RESHAPES = ("Reshape", "Squeeze", "Unsqueeze")

@@ -192,8 +192,7 @@ def _heads_axis(graph: Any, cos: Any, sin: Any, x: Any, width: int) -> int | Non
     if batch != full[0] and not is_readable:
         return None
     for axis, length_axis in ((1, 2), (2, 1)):
-        fits = middle[axis - 1] == 1 and middle[length_axis - 1] == full[length_axis]
-        if fits and isinstance(full[axis], int):
+        if (middle[axis - 1], middle[length_axis - 1]) == (1, full[length_axis]) and isinstance(full[axis], int):
             return axis
     return None
 

@@ -111,9 +111,7 @@ def insert_node(
 
     domain, _, op_type = operator.rpartition("::")
     source = dict(before.metadata_props)
-    node = onnx_ir.node(
-        op_type, list(inputs), attributes, domain=domain, num_outputs=len(outputs), metadata_props=source
-    )
+    node = onnx_ir.node(op_type, [*inputs], attributes, domain=domain, num_outputs=len(outputs), metadata_props=source)
     for output, (like, sizes) in zip(node.outputs, outputs, strict=True):
         output.type = onnx_ir.TensorType(like) if isinstance(like, onnx_ir.DataType) else like.type
         output.shape = None if sizes is None else onnx_ir.Shape(list(sizes))

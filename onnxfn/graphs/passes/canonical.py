@@ -71,8 +71,7 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
     named += [(value, kind) for value, kind in outputs if value.name and value not in ports]
     for number, (value, _) in enumerate(named):
         value.name = f"__renamed {number}"  # so that no new name is an old one of another value
-    names = _numbered([kind for _, kind in named], taken)
-    for (value, _), name in zip(named, names, strict=True):
+    for (value, _), name in zip(named, _numbered([kind for _, kind in named], taken), strict=True):
         value.name = name
     for value in initializers:
         if slot_of(value) is not None:

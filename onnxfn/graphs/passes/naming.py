@@ -39,13 +39,11 @@ def name_ports(model: Any, part: Part) -> Any:
     symbols = {size: symbol for size, symbol in sizes if _SYMBOL.fullmatch(size)}
     ports = {*graph.inputs, *graph.outputs}
     inner = [value for node in graph.all_nodes() for value in node.outputs if value not in ports]
-    planned = {*part.inputs, *part.outputs}
     for kind, values in (("inner", inner), ("weight", list(graph.initializers.values()))):
         for value in values:
-            if value.name in planned:
+            if value.name in {*part.inputs, *part.outputs}:
                 value.name = f"{value.name}__{kind}"
-    tensors = (*part.spec.inputs, *part.spec.outputs)
-    for value, tensor in zip((*graph.inputs, *graph.outputs), tensors, strict=True):
+    for value, tensor in zip((*graph.inputs, *graph.outputs), (*part.spec.inputs, *part.spec.outputs), strict=True):
         _name_port(part, value, tensor.name, graph_axes(part.spec, tensor))
     for value in inner:
         if value.shape is not None:

@@ -299,10 +299,9 @@ def _transposed_reads(transpose: Any) -> tuple[Read | None, ...]:
     output, is_swap = transpose.outputs[0], tuple(attribute(transpose, "perm", (1, 0))) == (1, 0)
     if len(shape_of(transpose.inputs[0])) != MATRIX_RANK or output.is_graph_output() or not is_swap:
         return (None,)
-    products = ((_read(use.node, use.idx), use.node) for use in output.uses())
     return tuple(
         Read("MatMul", node, not read.rows_first, transpose) if read and read.operator == "MatMul" else None
-        for read, node in products
+        for read, node in ((_read(use.node, use.idx), use.node) for use in output.uses())
     )
 
 

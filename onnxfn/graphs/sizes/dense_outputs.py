@@ -128,9 +128,8 @@ def elementwise_rules() -> Mapping[Any, Rule]:
     """The rules of operators that torch does not decompose."""
     aten = torch.ops.aten
     rules = {getattr(aten, name).default: _like_floats for name in ELEMENTWISE.split()}
-    pairs = (aten.add, aten.sub, aten.mul, aten.div)
-    rules.update(dict.fromkeys((pair.Tensor for pair in pairs), _like_both))
-    return {**rules, aten._scaled_dot_product_flash_attention_for_cpu.default: _attended}
+    pairs = dict.fromkeys((each.Tensor for each in (aten.add, aten.sub, aten.mul, aten.div)), _like_both)
+    return {**rules, **pairs, aten._scaled_dot_product_flash_attention_for_cpu.default: _attended}
 
 
 def composite_rules() -> Mapping[Any, Rule]:

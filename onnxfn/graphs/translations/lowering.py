@@ -23,6 +23,7 @@ from toolz import memoize
 from torch.fx import map_arg
 
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.graphs.sizes.size_factors import factors
 from onnxfn.models.patching import replaced
 from onnxfn.specs.errors import raise_no_memory
 
@@ -362,8 +363,19 @@ def _rewrite(graph: Any, node: Any) -> None:
             _replace(graph, node, source)
         else:
             node.target, node.args, node.kwargs = torch.ops.aten._to_copy.default, (source,), {"dtype": dtype}
+    elif "upsample_nearest" in name and name.endswith(".vec") and node.args[1] is not None:
+        node.args = _by_factors(*node.args)
     elif is_mutable(node):
         write_out_of_place(graph, node)
+
+
+def _by_factors(image: Any, sizes: Any, *others: Any) -> tuple[Any, ...]:
+    """The arguments of a resized image: factors in place of its sizes if each is a known multiple of the old size."""
+    new = [getattr(size, "meta", {}).get("val", size) for size in sizes]
+    pairs = zip(new, image.meta["val"].shape[2:], strict=True)
+    quotients = [factors(after).without(factors(before)) for after, before in pairs]
+    numbers = [float(quotient.number) for quotient in quotients if quotient and not quotient.powers]
+    return (image, None, numbers) if len(numbers) == len(new) else (image, sizes, *others)
 
 
 def _replace(graph: Any, node: Any, by: Any) -> None:

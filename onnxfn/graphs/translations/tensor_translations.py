@@ -150,8 +150,7 @@ def _mantissas(divisor: Any) -> Any:
 
 
 def _masked_select(tensor: Any, mask: Any) -> Any:
-    chosen = op.Reshape(op.Expand(mask, op.Shape(tensor)), integers(-1))
-    return op.Compress(op.Expand(tensor, op.Shape(mask)), chosen)
+    return op.Compress(op.Expand(tensor, op.Shape(mask)), op.Reshape(op.Expand(mask, op.Shape(tensor)), integers(-1)))
 
 
 def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
@@ -243,13 +242,11 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
 
 def _beside_parts(operator: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of a real tensor and axes, for complex tensors: axes that count from the end have one more after."""
-    every = operator._schema.arguments
+    known = operator._schema.arguments
 
     def translated(*arguments: Any) -> Any:
-        values = [*arguments, *(each.default_value for each in every[len(arguments) :])]
-        return function(
-            *(_axis(value) if "dim" in each.name else value for each, value in zip(every, values, strict=True))
-        )
+        passed = [*arguments, *(each.default_value for each in known[len(arguments) :])]
+        return function(*(_axis(arg) if "dim" in each.name else arg for each, arg in zip(known, passed, strict=True)))
 
     return translated
 
@@ -279,12 +276,10 @@ def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim
     """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks."""
     axis = dim[-1]
     conjugate = op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
-    is_known = isinstance(last_dim_size, int)
-    length = integers(last_dim_size) if is_known else op.Reshape(last_dim_size, integers(-1))
+    length = integers(last_dim_size) if isinstance(last_dim_size, int) else op.Reshape(last_dim_size, integers(-1))
     last = op.Div(op.Sub(length, integers(1)), integers(2))
     # The other half is the mirrored conjugate of the first.
-    mirrored = op.Slice(conjugate, last, integers(0), integers(axis), integers(-1))
-    spectrum = op.Concat(spectrum, mirrored, axis=axis)
+    spectrum = op.Concat(spectrum, op.Slice(conjugate, last, integers(0), integers(axis), integers(-1)), axis=axis)
     signal = fft.aten__fft_c2c(spectrum, dim, normalization, False)
     return op.Squeeze(op.Slice(signal, integers(0), integers(1), integers(-1)), integers(-1))
 
@@ -347,23 +342,16 @@ def _sortable(tensor: Any) -> Any:
     """A tensor of the same order in a dtype that ONNX Runtime sorts, with infinity in place of NaN."""
     if not tensor.dtype.is_floating_point():
         return op.Cast(tensor, to=DataType.INT64)
-    infinity = scalar(float("inf"), tensor.dtype)
-    numbers = op.Where(op.IsNaN(tensor), infinity, tensor)
-    is_sorted = tensor.dtype in (DataType.FLOAT, DataType.DOUBLE)
-    return numbers if is_sorted else op.Cast(numbers, to=DataType.FLOAT)
+    numbers = op.Where(op.IsNaN(tensor), scalar(float("inf"), tensor.dtype), tensor)
+    return numbers if tensor.dtype in (DataType.FLOAT, DataType.DOUBLE) else op.Cast(numbers, to=DataType.FLOAT)
 
 
 def _searchsorted(
-    sorted_sequence: Any,
-    values: Any,
-    out_int32: bool = False,
-    right: bool = False,
-    side: Any = None,
-    sorter: Any = None,
+    rows: Any, values: Any, out_int32: bool = False, right: bool = False, side: Any = None, sorter: Any = None
 ) -> Any:
     """The number of elements of each sorted row that are less than each value, or not greater for the right side."""
-    ordered = sorted_sequence if sorter is None else op.GatherElements(sorted_sequence, sorter, axis=-1)
-    is_row = len(sorted_sequence.shape) == 1  # one row for values of any rank
+    ordered = rows if sorter is None else op.GatherElements(rows, sorter, axis=-1)
+    is_row = len(rows.shape) == 1  # one row for values of any rank
     elements = ordered if is_row else op.Unsqueeze(ordered, integers(-2))
     each = op.Unsqueeze(values, integers(-1))
     follows = op.Greater if right or side == "right" else op.GreaterOrEqual
@@ -385,8 +373,7 @@ def _running_extreme(comparison: str, tensor: Any, dim: int) -> Sequence[Any]:
             replaces = op.Or(op.IsNaN(element), op.And(replaces, op.Not(op.IsNaN(extreme))))
         return op.Where(replaces, element, extreme), op.Where(replaces, position, index)
 
-    ones = op.Expand(integers(1), op.Shape(tensor))
-    places = op.Sub(op.CumSum(ones, op.Constant(value_int=axis)), integers(1))
+    places = op.Sub(op.CumSum(op.Expand(integers(1), op.Shape(tensor)), op.Constant(value_int=axis)), integers(1))
     typed(places, DataType.INT64, tensor.shape)
     return running(step, _first(axis, tensor, places), (tensor, places), axis, f"{tensor.name}_{comparison}")
 
@@ -394,8 +381,7 @@ def _running_extreme(comparison: str, tensor: Any, dim: int) -> Sequence[Any]:
 def _cumprod(tensor: Any, dim: int, dtype: int = -1) -> Any:
     """The product of the elements up to each along an axis; torch decomposes it."""
     default = tensor.dtype if tensor.dtype.is_floating_point() else DataType.INT64
-    factors = cast(tensor, default if dtype == -1 else DataType(dtype))
-    return _folded(op.Mul, 1, "product", factors, dim)
+    return _folded(op.Mul, 1, "product", cast(tensor, default if dtype == -1 else DataType(dtype)), dim)
 
 
 def _logaddexp(left: Any, right: Any) -> Any:
@@ -411,9 +397,7 @@ def _folded(step: Callable[[Any, Any], Any], start: float, name: str, tensor: An
         return op.Identity(tensor)
     axis = dim % len(tensor.shape)
     first = typed(op.Expand(scalar(start, tensor.dtype), op.Shape(*_first(axis, tensor))), tensor.dtype)
-    return running(
-        lambda states, elements: [step(*states, *elements)], [first], [tensor], axis, f"{tensor.name}_{name}"
-    )[0]
+    return running(lambda states, inputs: [step(*states, *inputs)], [first], [tensor], axis, f"{tensor.name}_{name}")[0]
 
 
 def _first(axis: int, *tensors: Any) -> list[Any]:

@@ -2,10 +2,11 @@
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,8 @@ from onnxfn.graphs.translations.tensor_translations import (
 
 FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # of real numbers, without attributes
 # Operators whose result may have the minus infinity of an input. A triangle of it, Trilu, leaves each query a key.
-MASKING = (
-    "Add Cast CastLike Concat Expand Gather Identity Min Reshape ScatterND Slice Squeeze Transpose Unsqueeze Where"
-)
+MASKED = "Add Cast CastLike Concat Expand Gather Identity Min Reshape ScatterND Slice Squeeze Transpose Unsqueeze Where"
+LONGEST = 2**20  # the most pixels of a dynamic axis for which the rules of two operators are compared
 DIGITS = 8  # characters of a constant that a model has written, such as 0.044715
 WEIGHTS = ("p_", "b_")  # names of parameters and buffers in a trace, whose inputs are `tensors_1`, ...
 
@@ -72,6 +72,12 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
             op.Identity(noise),
         ),
         aten.rsub.Scalar: _rsub,
+        **{
+            each: partial(_nearest, axes, shift)
+            for name, shift in (("upsample_nearest", 0.0), ("_upsample_nearest_exact", 0.5))
+            for axes in (1, 2, 3)
+            for each in attrgetter("vec", "default")(getattr(aten, f"{name}{axes}d"))
+        },
         aten.scaled_dot_product_attention.default: _attention,
         **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _squeeze),
         aten.where.default: _where,
@@ -125,17 +131,10 @@ def _gelu(tensor: Any, approximate: str = "none") -> Any:
     return op.Mul(op.Mul(tensor, number(0.5)), op.Add(curve, number(1.0)))
 
 
-def _convolution(
-    axes: int,
-    tensor: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: str = "valid",
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
+def _convolution(axes: int, tensor: Any, weight: Any, bias: Any = None, *options: Any) -> Any:
     """A convolution with the padding "same", of which an odd element is behind, or "valid", none."""
+    defaults: list[Any] = [1, "valid", 1, 1]
+    stride, padding, dilation, groups = *options, *defaults[len(options) :]
     strides, dilations = (np.broadcast_to(each, axes).tolist() for each in (stride, dilation))
     sizes = weight.shape[2:] if padding == "same" else [1] * axes
     reach = [step * (int(size) - 1) for step, size in zip(dilations, sizes, strict=True)]
@@ -251,8 +250,7 @@ def _repeat_interleave(tensor: Any, repeats: Any, dim: int | None = None, output
     """Each slice of a tensor along an axis, or each element where there is no axis, repeated."""
     rank, axis = (1, 0) if dim is None else (len(tensor.shape), dim % len(tensor.shape))
     tensor = op.Reshape(tensor, integers(-1)) if dim is None else tensor
-    is_dynamic = isinstance(repeats, onnx_ir.Value)
-    times = op.Reshape(repeats, integers(1)) if is_dynamic else integers(repeats)
+    times = op.Reshape(repeats, integers(1)) if isinstance(repeats, onnx_ir.Value) else integers(repeats)
     unsqueezed = op.Unsqueeze(tensor, integers(axis + 1))
     ones = [integers(*[1] * count) for count in (rank - axis - 1,) if count]
     # torch's table repeats along the axis before it when `repeats` is a dynamic size (the points of an image in SAM).
@@ -271,6 +269,51 @@ def _rsub(tensor: Any, other: Any, alpha: float = 1) -> Any:
     minuend = op.Cast(other, to=int(dtype)) if is_dynamic else scalar(other, dtype)
     subtrahend = tensor if dtype == tensor.dtype else op.Cast(tensor, to=int(dtype))
     return op.Sub(minuend, subtrahend if alpha == 1 else op.Mul(subtrahend, scalar(alpha, dtype)))
+
+
+def _nearest(axes: int, shift: float, image: Any, sizes: Any = None, *factors: Any) -> Any:
+    """The last axes of an image resized, by the pixel at the start of each new one, or at its middle (`shift`)."""
+    # PyTorch takes floor(place * step), and Resize floor(place / factor), which is rounded to another pixel at times.
+    passed = factors[0] if factors and isinstance(factors[0], Sequence) else factors
+    known: list[Any] = [*passed] if passed and all(passed) else [None] * axes
+    first, is_single = len(image.shape) - axes, image.dtype != DataType.DOUBLE  # ONNX Runtime resizes no float64
+    if is_single and all(by and _is_resize(LONGEST, 1 / by, by, shift) for by in known):
+        return nn.aten_upsample_nearestnd_vec(image, None, known)
+    new = sizes or [_scaled(image, axis, by) for axis, by in enumerate(known, first)]
+    sides = [*zip(range(first, first + axes), image.shape[first:], new, known, strict=True)]
+    is_fixed = all(isinstance(size, int) for _, *both, _ in sides for size in both)
+    if is_single and is_fixed and all(_is_resize(n, 1 / by if by else o / n, n / o, shift) for _, o, n, by in sides):
+        return nn.aten_upsample_nearestnd_vec(image, integers(*new))
+    dtype = DataType.FLOAT if is_single else DataType.DOUBLE
+    for axis, old, count, by in sides:
+        is_kept = by == 1 if by else isinstance(count, int) and count == old
+        image = image if is_kept else op.Gather(image, _pixels(size(image, axis), count, by, shift, dtype), axis=axis)
+    return image
+
+
+def _is_resize(count: int, step: float, factor: float, shift: float) -> bool:
+    """Whether Resize gives the size and the pixels of PyTorch for all places up to a count."""
+    places, scale = np.arange(count, dtype=np.float32), np.float32(factor)
+    has_pixels = np.floor(places / scale) == np.floor((places + np.float32(shift)) * np.float32(step))
+    return bool((has_pixels & (np.floor(places * scale) == np.floor(np.arange(count) * factor))).all())
+
+
+def _scaled(image: Any, axis: int, factor: float) -> Any:
+    """The size of an axis times a factor, rounded down in float64 as in PyTorch."""
+    if isinstance(image.shape[axis], int):
+        return int(image.shape[axis] * factor)
+    number = op.Cast(size(image, axis), to=DataType.DOUBLE)
+    return op.Cast(op.Mul(number, scalar(factor, DataType.DOUBLE)), to=DataType.INT64)
+
+
+def _pixels(old: Any, new: Any, factor: float | None, shift: float, dtype: Any) -> Any:
+    """The index of the old pixel for each new one along an axis."""
+    count = integers(new) if isinstance(new, int) else op.Reshape(new, integers(1))
+    ratio = scalar(1 / factor, dtype) if factor else op.Div(op.Cast(old, to=dtype), op.Cast(count, to=dtype))
+    places = op.Cast(counted(count), to=dtype)
+    points = op.Add(places, scalar(shift, dtype)) if shift else places
+    near = op.Cast(op.Mul(points, ratio), to=DataType.FLOAT)  # also PyTorch rounds down what it rounded to float32
+    return op.Min(op.Cast(near, to=DataType.INT64), op.Sub(old, integers(1)))
 
 
 def _attention(
@@ -298,8 +341,7 @@ def _attention(
     # which translates attention with a dynamic head size, computes the mean of all values for a query without keys.
     # This shows in every left-padded batch of a model with a sliding window (modernbert).
     dtype = query.dtype
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scaled = op.Mul(query, scalar(factor, dtype))
+    scaled = op.Mul(query, scalar(query.shape[-1] ** -0.5 if scale is None else scale, dtype))
     *leading, last_but_one, last = range(len(query.shape))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[*leading, last, last_but_one]))
     added, has_keys = attn_mask, None
@@ -321,7 +363,7 @@ def _may_hide_all(mask: Any) -> bool:
     if node is None:
         return bool(mask.dtype.is_floating_point() and not mask.name.startswith(WEIGHTS))
     is_infinite = node.op_type == "Log" or (tensor is not None and (tensor.numpy() == -np.inf).any())
-    return is_infinite or (node.op_type in MASKING.split() and any(map(_may_hide_all, filter(None, node.inputs))))
+    return is_infinite or (node.op_type in MASKED.split() and any(map(_may_hide_all, filter(None, node.inputs))))
 
 
 def _repeat_groups(states: Any, heads: int) -> Any:

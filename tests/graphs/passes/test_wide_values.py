@@ -24,8 +24,7 @@ def graph():
         node.name = f"layers.1/{node.op_type}_{number}"
     for value in [each for each in model.graph.inputs if each.name not in FEEDS]:
         model.graph.inputs.remove(value)
-        array = np.asarray((WEIGHTS | ENDS)[value.name], np.float16)
-        value.const_value = onnx_ir.tensor(array, name=value.name)
+        value.const_value = onnx_ir.tensor(np.asarray((WEIGHTS | ENDS)[value.name], np.float16), name=value.name)
         value.meta.update({SLOT: Slot(f"model.{value.name}.weight")} if value.name in WEIGHTS else {})
         model.graph.initializers.add(value)
     return model
@@ -50,8 +49,7 @@ def test_any_values_may_be_kept_in_float32_without_another_digit(tmp_path_factor
 
 
 def test_the_residual_is_float32_between_the_nodes_and_no_matrix_is_cast():
-    mended = keep_in_float32(graph(), {"wide": 1e5, "residual": 1e5, "clipped": 1e5})
-    nodes = list(mended.graph)
+    nodes = list(keep_in_float32(graph(), {"wide": 1e5, "residual": 1e5, "clipped": 1e5}).graph)
     assert "Clip" not in {node.op_type for node in nodes}
     casts = [node.inputs[0] for node in nodes if node.op_type == "Cast"]
     assert {"weight", "table"}.isdisjoint(value.name for value in casts)
