@@ -18,16 +18,9 @@ from onnxfn.graphs.layers.repeat_layers import layer_ports, repeat_layers
 from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain
 from onnxfn.graphs.nodes.slots import pretranspose, put_in_turn, to_slots
+from onnxfn.graphs.passes import simplify
 from onnxfn.graphs.passes.naming import add_metadata, name_nodes, name_ports, order_ports
 from onnxfn.graphs.passes.shared_cache import for_single_texts, share_cache, tell_lengths
-from onnxfn.graphs.passes.simplify import (
-    convert_opset,
-    read_numbers,
-    separate_pads,
-    share_size_reads,
-    simplify,
-    widen_integers,
-)
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.conditions import SEPARATOR, Condition, read_conditions, stated
@@ -137,15 +130,15 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[An
     for_cpu = target.provider in (None, "cpu") and bool(part.spec.feedback)  # prompts of decoders
     return (
         lambda graph: to_slots(graph, parameter_names(model)),
-        lambda graph: read_numbers(graph, part),
-        lambda graph: share_size_reads(graph, part),
-        simplify,
-        widen_integers,
-        lambda graph: convert_opset(graph, target.opset or 0),
+        lambda graph: simplify.read_numbers(graph, part),
+        lambda graph: simplify.share_size_reads(graph, part),
+        simplify.simplify,
+        simplify.widen_integers,
+        lambda graph: simplify.convert_opset(graph, target.opset or 0),
         lambda graph: fuse_operators(graph, keeps_attention=keeps_attention, for_cpu=for_cpu),
         *((lambda graph: share_cache(graph, part),) if target.shared_cache else ()),
         *((tell_lengths,) if target.static_cache else ()),
-        separate_pads,
+        simplify.separate_pads,
         *((pretranspose,) if options.pretranspose else ()),
         put_in_turn,
         lambda graph: name_ports(graph, part),

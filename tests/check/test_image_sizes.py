@@ -263,7 +263,7 @@ def test_a_graph_that_is_wrong_for_that_size_too_stays_an_error(tmp_path, monkey
             node.op_type = "Sub" if node.op_type == "Add" else node.op_type
         return graph
 
-    monkeypatch.setattr("onnxfn.graphs.traced_graphs.share_size_reads", with_subtractions)
+    monkeypatch.setattr("onnxfn.graphs.passes.simplify.share_size_reads", with_subtractions)
     with pytest.raises(CheckFailed):
         onnxfn.export(SPEC, Patches(resized), tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()

@@ -16,8 +16,7 @@ def normed(epsilon=1e-6):
 
 
 def planned(model, side):
-    sample = torch.randn(1, 8, side, side) * 2 + 0.7
-    spec = onnxfn.derived(model, sample=sample, axes="batch _ height width")
+    spec = onnxfn.derived(model, sample=torch.randn(1, 8, side, side) * 2 + 0.7, axes="batch _ height width")
     return spec, onnxfn.plan(spec, {}).parts[0]
 
 

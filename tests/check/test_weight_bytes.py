@@ -98,6 +98,5 @@ def test_weights_that_are_not_finite_are_named(value, tmp_path):
 
 def test_infinite_elements_of_a_buffer_are_not_named(tmp_path):
     forward = lambda self, x: {"y": torch.softmax(self.linear(x)[:, None] + self.mask, dim=-1)}  # noqa: E731
-    mask = torch.nn.Buffer(torch.full((4, 4), -torch.inf).triu(1))
-    masked = module(forward, linear=torch.nn.Linear(4, 4), mask=mask)
+    masked = module(forward, linear=torch.nn.Linear(4, 4), mask=torch.nn.Buffer(torch.full((4, 4), -torch.inf).triu(1)))
     assert onnxfn.export(vector_spec(4, "4 4"), masked, tmp_path / "out").report.passed

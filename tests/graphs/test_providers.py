@@ -52,8 +52,7 @@ def test_the_table_of_the_cpu_has_the_kernels_that_profiles_of_sessions_showed()
 def lines(name, *nodes, opset=18):
     """What the checks of a profile say of a graph of these nodes."""
     inputs = dict.fromkeys(value for node in nodes for value in node.inputs if value.producer() is None)
-    graph = ir.Graph([*inputs], [nodes[-1].outputs[0]], nodes=nodes, opset_imports={"": opset})
-    model = ir.Model(graph, ir_version=10)
+    model = ir.Model(ir.Graph([*inputs], [nodes[-1].outputs[0]], nodes=nodes, opset_imports={"": opset}), ir_version=10)
     return [line for check in PROVIDERS[name].checks for line in CHECKS[check.check](model, check, PROVIDERS[name])]
 
 

@@ -93,6 +93,17 @@ def test_the_nearest_pixels_are_those_of_torch_at_every_size(axes, mode, dtype):
     are_equal()
 
 
+@pytest.mark.parametrize(
+    "ends", [lambda n: (0, 1, 1 / n), lambda n: (0, n * 0.1, 0.1), lambda n: (n / 3, -1.5, -7 / n / n)]
+)
+def test_a_range_of_real_numbers_has_as_many_as_in_torch_at_every_size(ends):
+    function = lambda x: torch.arange(*ends(x.shape[0])) + 0 * x[:1]  # noqa: E731
+    result = onnxfn.export(onnxfn.derived(function, sample=torch.zeros(24), axes="length"), function, check=False)
+    for length in range(2, 300):
+        (numbers,) = result(x=torch.zeros(length)).values()
+        torch.testing.assert_close(torch.as_tensor(numbers), torch.arange(*ends(length)), rtol=2e-7, atol=1e-6)
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 @pytest.mark.parametrize("opset", [18, 20])
 def test_a_gelu_is_one_operator_from_opset_20_on_and_in_onnx_runtime(opset, approximate, tmp_path):

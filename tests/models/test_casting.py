@@ -156,8 +156,7 @@ def test_the_rows_that_a_function_needs_are_read(use, rows, monkeypatch):
 
 
 def test_the_values_are_rounded_to_the_dtype_of_the_weight_only_where_it_is_asked_for():
-    layer = torch.nn.Linear(2, 2).half()
-    third = with_rows(layer, {"weight": lambda index: torch.full((2, 2), 1 / 3)[index]})
+    third = with_rows(torch.nn.Linear(2, 2).half(), {"weight": lambda index: torch.full((2, 2), 1 / 3)[index]})
     with cast_on_use(third, torch.float16):
         assert third.weight.dtype == torch.float16
     with cast_on_use(third, torch.float64):

@@ -71,8 +71,7 @@ def test_an_array_matches_by_its_bytes_too(tmp_path):
         "transposed": mapped["b"].T,
         "whole": np.ones((300, 2), np.int32),
     }
-    tensors = {name: ir.Tensor(array) for name, array in {**mapped, **others}.items()}
-    matches = entries_by_bytes(tensors, stored)
+    matches = entries_by_bytes({name: ir.Tensor(array) for name, array in {**mapped, **others}.items()}, stored)
     assert {name: entry.name for name, entry in matches.items()} == {"a": "a", "b": "b", "constant": "a"}
 
 

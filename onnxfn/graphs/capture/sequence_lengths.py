@@ -57,8 +57,7 @@ def padded(data: Any, sizes: PackedSizes, time: Any, padding: float = 0.0) -> An
 def _pack(tensor: Any, lengths: Any, batch_first: bool) -> tuple[Any, PackedSizes]:  # noqa: FBT001 - torch's own
     """The result of `pack_padded_sequence`: the data, and the stand-in for the batch sizes."""
     steps = tensor.transpose(0, 1) if batch_first else tensor
-    longest = lengths.max().item()
-    check = torch_name("check")
+    longest, check = lengths.max().item(), torch_name("check")
     check(longest <= steps.shape[0])
     check(longest >= 1)
     sizes = PackedSizes(lengths, steps.shape[0], longest, lengths.device)

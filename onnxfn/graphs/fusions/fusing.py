@@ -137,8 +137,7 @@ def _scaled_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
     widened, narrowed = nodes.producer(x, "Cast"), nodes.sole_consumer(output, "Cast")
     if widened is not None and narrowed is not None and narrowed.outputs[0].dtype == widened.inputs[0].dtype:
         x, output = widened.inputs[0], narrowed.outputs[0]
-    sizes = nodes.shape_of(x)[-1:]
-    product = nodes.sole_consumer(output, "Mul")
+    sizes, product = nodes.shape_of(x)[-1:], nodes.sole_consumer(output, "Mul")
     weight = nodes.other_operand(product, output)
     if weight is not None and sizes and nodes.shape_of(weight) == sizes and weight.dtype == x.dtype:
         return Norm(x, weight, epsilon, product.outputs[0])

@@ -94,8 +94,7 @@ def truncated(model: Any, stacks: Sequence[LayerStack]) -> Iterator[None]:
 
 def _shortest_stack(path: str, layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> LayerStack | None:
     """The stack of these layers whose trace needs the fewest; None when a trace needs all of them."""
-    kinds = _kinds(layers, values)
-    periods = range(1, max(1, len(layers) // 2))
+    kinds, periods = _kinds(layers, values), range(1, max(1, len(layers) // 2))
     # After the first layers, each layer has the kind of the layer one period later.
     unlike = {each: [at for at in range(len(kinds) - each) if kinds[at] != kinds[at + each]] for each in periods}
     stacks = [LayerStack(path, len(layers), max(unlike[period], default=-1) + 2, period) for period in periods]

@@ -50,8 +50,7 @@ def _body(node: Any, opset: int) -> Any:
     if _is_standard(node):
         return _definition(node.op_type, node.attributes, opset)
     texts = [text for text in BODIES.read_text("utf-8").split("\n\n") if f"{node.op_type} <" in text]
-    functions = (_parsed(text, opset) for text in texts)
-    present = _present(node.inputs)
+    functions, present = (_parsed(text, opset) for text in texts), _present(node.inputs)
 
     def is_for_a_value(formal: Any) -> bool:
         return not formal.name.startswith("no_")  # an input of a body that its nodes leave out

@@ -85,10 +85,8 @@ def _types(node: Any, schema: Any) -> Iterator[tuple[str, str]]:
 
 def _lacking(rows: Iterable[Any], since: int, types: Sequence[tuple[str, str]]) -> str | None:
     """None if a row of an operator has this version and these types; else the type that it lacks, or no text."""
-    of_version = [dict(*row[2:]) for row in rows if row[0] <= since <= (row[1] or since)]
-    lacking = [
-        next((dtype for name, dtype in types if dtype not in row.get(name, dtype).split()), "") for row in of_version
-    ]
+    allowed = [dict(*row[2:]) for row in rows if row[0] <= since <= (row[1] or since)]
+    lacking = [next((kind for name, kind in types if kind not in row.get(name, kind).split()), "") for row in allowed]
     return None if "" in lacking else f" of {lacking[0].lower()}" if lacking else ""
 
 

@@ -256,9 +256,7 @@ REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = Ma
     {
         ("blocks", "MatMul"): _matmul_of_blocks,
         ("blocks", "Gather"): _lookup,
-        ("dynamic", "MatMul"): lambda weight, node: _finish_product(
-            node, _integer_product(weight, node, "MatMulInteger")
-        ),
+        ("dynamic", "MatMul"): lambda read, node: _finish_product(node, _integer_product(read, node, "MatMulInteger")),
         ("dynamic", "Conv"): _conv_of_integers,
         ("static", "MatMul"): _matmul_of_dequantized,
         ("static", "Conv"): _conv_of_dequantized,

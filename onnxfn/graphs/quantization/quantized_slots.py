@@ -14,17 +14,8 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.quantization import INTEGERS, STATIC, WeightRule
 from onnxfn.specs.results.printing import OPTIONAL
 from onnxfn.specs.stored.reports import GraphSize
+from onnxfn.weights import quantized
 from onnxfn.weights.calibrated import InputErrors
-from onnxfn.weights.quantized import (
-    MATRIX_RANK,
-    QuantizedWeight,
-    Role,
-    has_half_scales,
-    has_signs,
-    quantized,
-    quantized_shape,
-    roles,
-)
 
 QUANTIZED = "onnxfn.quantized"
 """The key of the `QuantizedSlot` in the `meta` of an initializer."""
@@ -40,7 +31,7 @@ class QuantizedSlot:
     name: str
     slot: Slot
     rule: WeightRule
-    role: Role
+    role: quantized.Role
     shape: tuple[int, ...]
 
 
@@ -56,8 +47,8 @@ def add_quantized_slots(graph: Any, value: Any, slot: Slot, rule: WeightRule, sh
     initializers: dict[str, Any] = {}
     # Tools of ONNX Runtime look for these endings of the names of a weight in QDQ form.
     endings = {"codes": "_quantized", "scales": "_scale", "zero_points": "_zero_point"}
-    for role in roles(rule):
-        dtype, sizes = _dtype(rule, role, value.dtype), quantized_shape(rule, role, shape)
+    for role in quantized.roles(rule):
+        dtype, sizes = _dtype(rule, role, value.dtype), quantized.quantized_shape(rule, role, shape)
         ending = endings[role] if rule.kind == STATIC else f".{role}"
         new = onnx_ir.val(f"{value.name}{ending}", dtype, sizes)
         new.meta[QUANTIZED] = QuantizedSlot(str(value.name), slot, rule, role, shape)
@@ -66,13 +57,13 @@ def add_quantized_slots(graph: Any, value: Any, slot: Slot, rule: WeightRule, sh
     return initializers
 
 
-def _dtype(rule: WeightRule, role: Role, dtype: Any) -> Any:
+def _dtype(rule: WeightRule, role: quantized.Role, dtype: Any) -> Any:
     """The dtype of an initializer of a quantized weight."""
     from onnx_ir import DataType
 
     if role == "scales":
-        return DataType.FLOAT16 if has_half_scales(rule) else dtype
-    return DataType.INT8 if has_signs(rule) else DataType.UINT8
+        return DataType.FLOAT16 if quantized.has_half_scales(rule) else dtype
+    return DataType.INT8 if quantized.has_signs(rule) else DataType.UINT8
 
 
 def bind_quantized_weights(
@@ -83,18 +74,20 @@ def bind_quantized_weights(
     Before: slots have no values. After: their values are computed when they are written. `errors_of`: what the
     calibrated codes of a matrix of a tensor follow from. CaptureFailed if a tensor has another shape than the graph.
     """
-    weights: dict[str, Callable[[Role, Any, Sequence[int]], Any]] = {}
+    weights: dict[str, Callable[[quantized.Role, Any, Sequence[int]], Any]] = {}
     for value in model.graph.initializers.values():
         slot = quantized_slot_of(value)
         if slot is not None:
             if slot.name not in weights:
-                weights[slot.name] = quantized(_weight(slot, tensors, errors_of))
+                weights[slot.name] = quantized.quantized(_weight(slot, tensors, errors_of))
             value.const_value = weights[slot.name](slot.role, value.dtype, tuple(value.shape))
             value.const_value.name = value.name
     return model
 
 
-def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any], errors_of: Callable[..., Any]) -> QuantizedWeight:
+def _weight(
+    slot: QuantizedSlot, tensors: Callable[[str], Any], errors_of: Callable[..., Any]
+) -> quantized.QuantizedWeight:
     """The weight of a quantized slot."""
     import onnx_ir
 
@@ -104,9 +97,9 @@ def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any], errors_of: Calla
         raise CaptureFailed(f"parameter {slot.name} is {list(view.shape)}, but the graph reads {list(slot.shape)}")
     if slot.rule.kind in INTEGERS:
         view = float_view(view, onnx_ir.DataType.FLOAT)
-    if not slot.rule.calibrated or (len(slot.shape) != MATRIX_RANK and slot.slot.perm):
-        return QuantizedWeight(slot.name, view, slot.rule)
-    return QuantizedWeight(slot.name, view, slot.rule, partial(errors_of, tensor))
+    if not slot.rule.calibrated or (len(slot.shape) != quantized.MATRIX_RANK and slot.slot.perm):
+        return quantized.QuantizedWeight(slot.name, view, slot.rule)
+    return quantized.QuantizedWeight(slot.name, view, slot.rule, partial(errors_of, tensor))
 
 
 def quantized_sizes(model: Any) -> Mapping[str, tuple[int, ...]]:

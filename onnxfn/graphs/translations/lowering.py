@@ -81,10 +81,10 @@ def onnx_registry(opset: int) -> Any:
 def _registry(opset: int, _has_torchvision: bool) -> Any:
     from onnxscript.values import TracedOnnxFunction
 
-    from onnxfn.graphs.translations.tensor_translations import complex_translations
+    from onnxfn.graphs.translations.tensor_translations import complex_translations, tensor_translations
     from onnxfn.graphs.translations.translations import translations
 
-    exporter, real = torch_name("exporter_registration"), translations(opset)
+    exporter, real = torch_name("exporter_registration"), tensor_translations() | translations(opset)
     # onnxscript would parse the source of each function for its domain, and torch would read the annotations of each.
     unparsed = replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain=""))
     with unparsed, replaced(exporter.OnnxDecompMeta, "__post_init__", lambda _: None):
@@ -195,9 +195,7 @@ def _inline(graph: Any, node: Any, traced: Any, sizes: dict[Any, Any]) -> None:
     graph.erase_node(node)
 
 
-SCATTERS: Mapping[str, str] = MappingProxyType(
-    {"aten::select.int": "select_scatter", "aten::slice.Tensor": "slice_scatter"}
-)
+SCATTERS = MappingProxyType({"aten::select.int": "select_scatter", "aten::slice.Tensor": "slice_scatter"})
 """Operator that returns a view -> operator that writes a view of this kind into a new tensor, by the same arguments."""
 
 

@@ -19,15 +19,7 @@ from onnxscript.function_libs.torch_lib.ops import core, nn
 from onnxscript.values import Opset
 
 from onnxfn.graphs.passes.simplify import SINCE
-from onnxfn.graphs.translations.tensor_translations import (
-    cast,
-    counted,
-    integers,
-    scalar,
-    size,
-    tensor_translations,
-    typed,
-)
+from onnxfn.graphs.translations.tensor_translations import cast, counted, integers, scalar, size, typed
 
 FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # of real numbers, without attributes
 # Operators whose result may have the minus infinity of an input. A triangle of it, Trilu, leaves each query a key.
@@ -42,12 +34,12 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     later = {"Gelu": {aten.gelu.default: opset20.Gelu}, "TensorScatter": {aten.slice_scatter.default: _slice_scatter}}
     return {
-        **tensor_translations(),
         operator.floordiv: _floor_quotient,
         math.ceil: partial(_whole, op.Ceil),
         math.floor: partial(_whole, op.Floor),
         math.trunc: partial(_whole, op.Identity),
         aten.addmm.default: _addmm,
+        **dict.fromkeys((aten.arange.default, aten.arange.start, aten.arange.start_step), _arange),
         aten.adaptive_avg_pool1d.default: partial(_adaptive_avg_pool, 1),
         aten.adaptive_avg_pool2d.default: partial(_adaptive_avg_pool, 2),
         aten.batch_norm.default: _batch_norm,
@@ -112,6 +104,20 @@ def _in_double(number: Any) -> Any:
     if node is None or node.op_type not in FORMULAS or number.dtype == DataType.INT64:
         return op.Cast(number, to=DataType.DOUBLE)
     return getattr(op, node.op_type)(*map(_in_double, node.inputs))
+
+
+def _arange(*ends: Any, dtype: int = -1, **_: Any) -> Any:
+    """Numbers of equal distance. As in PyTorch, real ones are counted and computed in float64."""
+    result = DataType.FLOAT if dtype == -1 else DataType(dtype)
+    is_real = any(each.dtype.is_floating_point() if hasattr(each, "dtype") else each % 1 for each in ends)
+    if not is_real or not result.is_floating_point():
+        of_integers = (core.aten_arange, core.aten_arange_start, core.aten_arange_start_step)[len(ends) - 1]
+        return of_integers(*ends, dtype=dtype)
+    every = {1: (0, *ends, 1), 2: (*ends, 1)}.get(len(ends), ends)
+    start, end, step = (_in_double(each) if hasattr(each, "dtype") else scalar(each, DataType.DOUBLE) for each in every)
+    count = op.Cast(op.Ceil(op.Div(op.Sub(end, start), step)), to=DataType.INT64)
+    places = op.Cast(op.Range(scalar(0), count, scalar(1)), to=DataType.DOUBLE)
+    return op.Cast(op.Add(start, op.Mul(places, step)), to=result)
 
 
 def _addmm(tensor: Any, left: Any, right: Any, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -202,8 +208,7 @@ def _adaptive_avg_pool(rank: int, tensor: Any, output_size: Any) -> Any:
     parts = [*output_size] if len(output_size) == rank else [*output_size] * rank
     if {*parts} == {1}:
         return op.ReduceMean(tensor, integers(*axes), keepdims=1)
-    # torch decomposes it into windows of the traced sizes (in UPerNet's pyramid). Parts overlap where a side is not a
-    # multiple of their number.
+    # torch decomposes it into windows of the traced sizes. Parts overlap where a side is no multiple of their number.
     *rows, columns = (_mean_weights(tensor, axis, count) for axis, count in zip(axes, parts, strict=True))
     return op.MatMul(op.MatMul(*rows, tensor) if rows else tensor, op.Transpose(columns, perm=[1, 0]))
 
@@ -261,8 +266,7 @@ def _repeat_interleave(tensor: Any, repeats: Any, dim: int | None = None, output
 
 def _rsub(tensor: Any, other: Any, alpha: float = 1) -> Any:
     """A number minus a tensor: `1.0 - attention_mask`."""
-    # torch decomposes it into a subtraction from a Python number. Its type promotion then fails when the tensor has
-    # integers and the number is a float (xlnet).
+    # torch decomposes it. The type promotion then fails for a tensor of integers and a Python number of floats (xlnet).
     is_dynamic = isinstance(other, onnx_ir.Value)  # a size of an input, or a number computed from sizes
     is_float = isinstance(alpha, float) or (other.dtype.is_floating_point() if is_dynamic else isinstance(other, float))
     dtype = DataType.FLOAT if is_float and not tensor.dtype.is_floating_point() else tensor.dtype
@@ -337,9 +341,8 @@ def _attention(
         attn_mask = typed(is_earlier, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
     if enable_gqa:
         key, value = (_repeat_groups(tensor, query.shape[1]) for tensor in (key, value))
-    # The last two axes are the length and the head size; any number of axes may come before them. torch's ONNX table,
-    # which translates attention with a dynamic head size, computes the mean of all values for a query without keys.
-    # This shows in every left-padded batch of a model with a sliding window (modernbert).
+    # The last two axes are the length and the head size. torch's table, which translates a dynamic head size, computes
+    # the mean of all values for a query without keys: in a left-padded batch with a sliding window (modernbert).
     dtype = query.dtype
     scaled = op.Mul(query, scalar(query.shape[-1] ** -0.5 if scale is None else scale, dtype))
     *leading, last_but_one, last = range(len(query.shape))
