@@ -39,6 +39,7 @@ EXPORTED: Mapping[str, Operator] = {
     "addmm of integers": Operator(lambda x: torch.addmm(whole(x)[:, :1], whole(x), WHOLE, beta=2, alpha=3), ROWS),
     "conv1d, same": Operator(lambda x: functional.conv1d(x, real(2, 5, 2), padding="same"), real(3, 5, 7)),
     "conv2d, valid": Operator(lambda x: functional.conv2d(x, real(1, 1, 2, 3), None, 2, "valid"), real(3, 1, 5, 7)),
+    "amax": Operator(lambda x: (x + x.amax() * x.amin(), x.amax(1, keepdim=True)), ROWS),
     "bucketize": Operator(lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1])), ROWS),
     "bucketize right": Operator(
         lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1]), right=True, out_int32=True), ROWS
@@ -77,7 +78,9 @@ EXPORTED: Mapping[str, Operator] = {
     "pow of integers": Operator(lambda x: (whole(x) ** (x + 3).abs().round(), whole(x) // 2.5), ROWS),
     "put": Operator(lambda x: x.put(torch.tensor([0, -4]), torch.tensor([1.0, 2.0])), ROWS),
     "renorm": Operator(lambda x: x.renorm(2, 0, 1.0), ROWS),
+    "roll by a size": Operator(lambda x: x.roll((x.shape[0] // 2, -9), (0, 1)) + x.roll(3 * x.shape[0] + 1), ROWS),
     "searchsorted": Operator(lambda x, y: torch.searchsorted(ties(x).sort(1).values, ties(y)), (ROWS, real(3, 4))),
+    "sort, stable": Operator(lambda x: ties(x).sort(stable=True, dim=1, descending=True), ROWS),
     "searchsorted right": Operator(
         lambda x, y: torch.searchsorted(ties(x).sort(1).values, ties(y), side="right"), (ROWS, real(3, 4))
     ),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -54,6 +55,8 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
     return {
         aten._cdist_forward.default: _cdist,
         aten._pdist_forward.default: _pdist,
+        aten.amax.default: partial(_extreme, op.ReduceMax),
+        aten.amin.default: partial(_extreme, op.ReduceMin),
         aten.atan2.default: _atan2,
         aten.bucketize.Tensor: lambda values, boundaries, **named: _searchsorted(boundaries, values, **named),
         aten.copysign.Tensor: _copysign,
@@ -73,9 +76,32 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
         aten.nanmedian.dim: partial(_median, without_nan=True),
         aten.put.default: _put,
         **dict.fromkeys((aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor), _remainder),
+        aten.roll.default: _rolled,
         aten.scatter_reduce.two: _scatter_reduce,
         aten.searchsorted.Tensor: _searchsorted,
+        # TopK leaves equal elements in their order.
+        aten.sort.stable: lambda tensor, dim=-1, descending=False, **_: core.aten_sort(tensor, dim, descending),
     }
+
+
+def _extreme(reduced: Callable[..., Any], tensor: Any, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """The largest or the smallest element along axes, or of all: torch's table takes no empty list of axes."""
+    return reduced(tensor, integers(*dim) if dim else None, keepdims=keepdim)
+
+
+def _rolled(tensor: Any, shifts: Any, dims: Any = ()) -> Any:
+    """A tensor rolled along axes; the shifts of torch's table are constants."""
+    if all(isinstance(shift, int) for shift in shifts):
+        return core.aten_roll(tensor, shifts, dims)
+    if not dims:
+        return op.Reshape(_rolled(_flat(tensor), shifts, [0]), op.Shape(tensor))
+    for shift, dim in zip(shifts, dims, strict=True):
+        back = integers(-shift) if isinstance(shift, int) else op.Neg(op.Reshape(shift, integers(1)))
+        axis, length = dim % len(tensor.shape), size(tensor, dim % len(tensor.shape))
+        ends = integers(0), op.Mod(back, length), length
+        first, last = (op.Slice(tensor, *pair, integers(axis)) for pair in pairwise(ends))
+        tensor = typed(op.Concat(last, first, axis=axis), tensor.dtype, tensor.shape)
+    return tensor
 
 
 def _hypot(left: Any, right: Any) -> Any:
@@ -274,8 +300,7 @@ def _gather(tensor: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any
 
 def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:
     """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks."""
-    axis = dim[-1]
-    conjugate = op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
+    axis, conjugate = dim[-1], op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
     length = integers(last_dim_size) if isinstance(last_dim_size, int) else op.Reshape(last_dim_size, integers(-1))
     last = op.Div(op.Sub(length, integers(1)), integers(2))
     # The other half is the mirrored conjugate of the first.
@@ -332,9 +357,8 @@ def _kthvalue(tensor: Any, k: Any, dim: int = -1, keepdim: bool = False) -> Sequ
 def _at_rank(tensor: Any, axis: int, rank: Any) -> tuple[Any, Any]:
     """The element of each rank along an axis, and its index. NaN has the last ranks. The axis has size 1 afterwards."""
     _, order = op.TopK(_sortable(tensor), size(tensor, axis), axis=axis, largest=0, sorted=1)
-    first = op.Slice(order, integers(0), integers(1), integers(axis))
-    # The rank is a vector of one number, or one number for each slice.
-    indices = op.GatherElements(order, op.Add(op.Mul(first, integers(0)), rank), axis=axis)
+    zeros = op.Mul(op.Slice(order, integers(0), integers(1), integers(axis)), integers(0))
+    indices = op.GatherElements(order, op.Add(zeros, rank), axis=axis)  # `rank`: one number, or one for each slice
     return op.GatherElements(tensor, indices, axis=axis), indices
 
 
