@@ -45,8 +45,7 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     files = (tmp_path / "onnx" / "model.onnx", tmp_path / "config.json")
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch_size", 2, None]) for name in ("x", "y")]
     weight = helper.make_tensor("w", TensorProto.FLOAT, [2, 1], b"\0" * 8, raw=True)
-    node = helper.make_node("Add", ["x", "w"], ["y"])
-    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [weight])
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", ports[:1], ports[1:], [weight])
     stated = {"opset_imports": [helper.make_opsetid("", 18)], "ir_version": 10, "producer_name": "test"}
     files[0].write_bytes(helper.make_model(graph, **stated).SerializeToString())
     files[1].write_text("{}\n")

@@ -91,8 +91,7 @@ def line_of(seconds: float, build: Callable[[], Any], export: Callable[[Any], st
 
 def exported(model: Any, task: str, folder: Path) -> str:
     """The line of a model whose export agrees with PyTorch and has the names and axes of the plan."""
-    spec = onnxfn.spec_for(model, task)
-    result = assert_agreement(onnxfn.export(spec, model, folder))
+    result = assert_agreement(onnxfn.export(onnxfn.spec_for(model, task), model, folder))
     inputs = dict.fromkeys(name for part in result.plan.parts for name in part.inputs)
     unread = [] if task in OF_TEXTS else unread_arguments(inputs, [each.name for each in result.plan.left_out])
     return f"{NARROW}no {', '.join(unread)}" if unread else swept.line(result, f"of {', '.join(inputs)}")

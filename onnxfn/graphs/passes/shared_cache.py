@@ -23,9 +23,8 @@ def for_single_texts(spec: PlannedSpec) -> tuple[Condition, ...]:
     """When GroupQueryAttention runs, if not always: it takes a past and several new tokens for one text alone."""
     names, fixed = symbols(spec.inputs[LENGTHS[0]].axes), fixed_sizes(spec)
     sizes = {names[0]: 1, names[1]: 1, PAST: 0}
-    is_always = any(fixed.get(name) == size for name, size in sizes.items())
     text = " or ".join(f"{name} == {size}" for name, size in sizes.items() if name not in fixed)
-    return () if is_always else (Condition(text),)
+    return () if any(fixed.get(name) == size for name, size in sizes.items()) else (Condition(text),)
 
 
 def share_cache(model: Any, part: Part) -> Any:

@@ -95,8 +95,7 @@ def _in_double(number: Any) -> Any:
     """A formula of sizes and constants in float64. A constant such as 0.7 was rounded to float32."""
     node, tensor = number.producer(), onnx_ir.convenience.get_const_tensor(number)
     if tensor is not None:
-        single = tensor.numpy().item()
-        text = str(np.float32(single))  # as it was written; one of more digits was a quotient, such as 1 / 3
+        text = str(np.float32(single := tensor.numpy().item()))  # one of more digits was a quotient, such as 1 / 3
         near = float(text if len(text) <= DIGITS else Fraction(single).limit_denominator(4096))
         return op.Constant(value=onnx_ir.tensor(near if np.float32(near) == single else single, DataType.DOUBLE))
     if node is not None and node.op_type == "Cast" and number.dtype != DataType.INT64:
@@ -256,10 +255,9 @@ def _repeat_interleave(tensor: Any, repeats: Any, dim: int | None = None, output
     rank, axis = (1, 0) if dim is None else (len(tensor.shape), dim % len(tensor.shape))
     tensor = op.Reshape(tensor, integers(-1)) if dim is None else tensor
     times = op.Reshape(repeats, integers(1)) if isinstance(repeats, onnx_ir.Value) else integers(repeats)
-    unsqueezed = op.Unsqueeze(tensor, integers(axis + 1))
     ones = [integers(*[1] * count) for count in (rank - axis - 1,) if count]
     # torch's table repeats along the axis before it when `repeats` is a dynamic size (the points of an image in SAM).
-    expanded = op.Expand(unsqueezed, op.Concat(times, *ones, axis=0))
+    expanded = op.Expand(op.Unsqueeze(tensor, integers(axis + 1)), op.Concat(times, *ones, axis=0))
     sizes_after = op.Shape(tensor, start=axis + 1, end=rank)
     return op.Reshape(expanded, op.Concat(op.Shape(tensor, start=0, end=axis), integers(-1), sizes_after, axis=0))
 
