@@ -20,11 +20,9 @@ from onnxfn.graphs.templates.fingerprints import fingerprint
 from onnxfn.graphs.templates.template_cache import delete_template, load_template, save_template
 from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors, with_bodies
 from onnxfn.models.torch_modes import tracing_alone
-from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.conditions import Condition, as_ranges, is_range, stated
+from onnxfn.specs.conditions import Condition, as_ranges, stated
 from onnxfn.specs.errors import raise_no_memory
-from onnxfn.specs.plan.size_cases import other_sides
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.layouts import dtype_suffix
 from onnxfn.weights.packed.stored_blocks import ATTRIBUTE
@@ -151,12 +149,11 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
 def _with_other_side(built: BuiltGraph, other: BuiltGraph, condition: Condition, part: Part) -> BuiltGraph:
     """The graph of a part that is valid on one side of a condition, with another graph for the other side."""
     # What is true of one side says nothing of the other: `time <= 16 or time % 5 == 0`.
-    sizes, text = known_sizes(part.spec, {}), condition.text
+    text = condition.text
     axes = {symbol: (name, axis) for name, of_input in part.inputs.items() for axis, symbol in of_input.items()}
     graph = merge_slots(insert_branches(built.model, other.model, condition, axes))
     left = [each for each in built.limits if each.text != text]
-    ends = [end for each in _either(text, other.limits) for end in as_ranges(each)]
-    limits = (*left, *(each for each in ends if is_range(each) or other_sides(sizes, [each], lambda _: True)))
+    limits = (*left, *(end for each in _either(text, other.limits) for end in as_ranges(each)))
     conditions = (condition, *_either(f"not ({text})", built.conditions), *_either(text, other.conditions))
     return evolve(
         built,
