@@ -132,6 +132,8 @@ loops over the tokens, and ignores the past state if there are several new token
     recurrent.multihead_mixer ZambaMambaMixer.forward
 masks with minus infinity, so that the softmax of a fully masked frame is NaN in ONNX
     sound.nemotron_attention NemotronAsrStreamingEncoderAttention.forward
+reads the end of the mask, which is behind the new tokens in a static cache
+    recurrent.mask_of_new_tokens create_recurrent_attention_mask
 multiplies in bfloat16, which ONNX Runtime does not support on every device
     attention.alibi_bias falcon:build_alibi_tensor
 pads the text to full chunks

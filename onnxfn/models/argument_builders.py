@@ -152,8 +152,7 @@ def moonshine_streaming_encoder_output(model: Any, tensors: Mapping[str, Any]) -
 
     states = tensors["last_hidden_state"].clone()  # the decoder adds positions to them in place
     frames = tensors["attention_mask"].sum(-1, keepdim=True) // model.get_encoder().embedder.frame_len
-    indices = torch.arange(states.shape[1], device=states.device)
-    mask = (4 * indices - 12 < frames) & (frames > 0)
+    mask = (4 * torch.arange(states.shape[1], device=states.device) - 12 < frames) & (frames > 0)
     return modeling.MoonshineStreamingEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
 
 

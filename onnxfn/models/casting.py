@@ -181,9 +181,7 @@ def _converted_result(dtypes: Dtypes, function: Any, arguments: Any, named: Any)
     if rows_of(weight):
         return _on_converted(dtypes, function, arguments, named)
     dtype, result = dtypes[id(weight)], function(*arguments, **named)
-    if isinstance(result, (list, tuple)):
-        return type(result)(part.to(dtype) for part in result)
-    return result.to(dtype)
+    return type(result)(part.to(dtype) for part in result) if isinstance(result, (list, tuple)) else result.to(dtype)
 
 
 def _selected(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:

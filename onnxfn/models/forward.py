@@ -21,6 +21,8 @@ from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import pattern, shape, symbols
 from onnxfn.specs.converters import at, nested
 from onnxfn.specs.errors import CaptureFailed, UnknownName, errors_as, first_line, listed, unknown
+from onnxfn.specs.plan.cache_tensors import WRITE_INDICES
+from onnxfn.specs.plan.growing_caches import growing_call
 from onnxfn.specs.records import KINDS, Constant, InputSpec
 
 COMMON_ARGUMENTS = (
@@ -46,7 +48,9 @@ def torch_outputs(
     state, wanted = unchanged_eval(model, part.spec.call.attention), dtype or of_part
     with caught, quiet(), state, eager_branches(), stable_sorts(), torch.no_grad(), cast_on_use(model, wanted):
         own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
-        outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, own, dtype))
+        # transformers reads masks from their end, which in a static cache is behind the text.
+        call = growing_call(part.spec, own) if WRITE_INDICES in own else (part.spec, own, tuple)
+        outputs = flat_forward(model, call[0])(tensors_for(model, *call[:2], dtype))
 
     def array(output: Any) -> Array:
         is_wide, is_half = torch.float64 in (output.dtype, dtype), output.dtype == torch.float16 != computed
@@ -54,7 +58,7 @@ def torch_outputs(
         values: Array = (output.detach().to(wide) if output.is_floating_point() else output).numpy()
         return values
 
-    return tuple(map(array, outputs))
+    return call[2](list(map(array, outputs)))
 
 
 def _cannot_run(model: Any, part: Part, arrays: Mapping[str, Array], case: str, error: Exception) -> str:
@@ -157,8 +161,7 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         pairs = zip(spec.inputs, tensors, strict=True)
         leaves = [(input_.forward_path, argument(input_, tensor)) for input_, tensor in pairs]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
-        arguments = nested([*leaves, *values])
-        named = {**constants, **built_arguments(model, spec.call.builders, arguments)}
+        named = {**constants, **built_arguments(model, spec.call.builders, nested([*leaves, *values]))}
         named = renamed(named, inspect.signature(submodule.forward).parameters)
         by_place, by_name = _placed(submodule, named)
         result = submodule(*by_place, **by_name)

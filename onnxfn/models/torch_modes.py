@@ -160,8 +160,7 @@ def _stable(sort: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(sort)  # modes of torch tell functions by their names
     def keep_order(values: Any, *options: Any, **named: Any) -> Any:
-        by_place = dict(zip(("dim", "descending"), options, strict=False))
-        return sort(values, **{**by_place, **named, "stable": True})
+        return sort(values, **{**dict(zip(("dim", "descending"), options, strict=False)), **named, "stable": True})
 
     return keep_order
 

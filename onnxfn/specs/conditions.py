@@ -170,10 +170,9 @@ def is_equality(text: str) -> bool:
 
 def read_conditions(text: str) -> tuple[Condition, ...]:
     """The conditions in a text of `stated`. What is no condition is left out: a stranger may have written it."""
-    pairs = ((part, *part.rpartition(" (")[::2]) for part in text.split(SEPARATOR))
     read = (
         Condition(formula, line.removesuffix(")")) if is_condition(formula) else Condition(part)
-        for part, formula, line in pairs
+        for part, formula, line in ((part, *part.rpartition(" (")[::2]) for part in text.split(SEPARATOR))
     )
     return tuple(condition for condition in read if is_condition(condition.text))
 

@@ -109,9 +109,8 @@ def fits(annotation: Any) -> Fits:
             and len(value) == len(items)
             and all(item_fits(item) for item_fits, item in zip(items, value, strict=True))
         )
-    is_number = annotation in NUMBERS
     classes = NUMBERS.get(annotation) or (object if annotation is Any else origin or annotation)
-    return lambda value: isinstance(value, classes) and not (is_number and type(value) is bool)
+    return lambda value: isinstance(value, classes) and not (annotation in NUMBERS and type(value) is bool)
 
 
 __all__ = ("record",)

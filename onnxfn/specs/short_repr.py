@@ -94,8 +94,7 @@ def grouped_row(rows: Sequence[Row]) -> tuple[str, ...]:
     """The row that is printed for the rows of a group."""
     columns = zip(*map(_numbers, rows), strict=True)
     shown = [str(column[0]) if len(set(column)) == 1 else f"{{{number_ranges(column)}}}" for column in columns]
-    pieces = zip_longest(_texts(rows[0]), shown, fillvalue="")
-    return tuple("".join(chain.from_iterable(pieces)).split(_CELL_END))
+    return tuple("".join(chain.from_iterable(zip_longest(_texts(rows[0]), shown, fillvalue=""))).split(_CELL_END))
 
 
 def grouped_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:

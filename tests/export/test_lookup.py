@@ -58,8 +58,7 @@ def test_a_spec_has_the_task_that_is_given_else_that_of_the_class(arguments, tas
 
 
 def test_a_task_of_the_class_that_the_row_does_not_have_is_that_of_the_family():
-    rows = {"bert": only_tasks(BERT, "fill-mask")}
-    spec = spec_for(model("BertForQuestionAnswering"), architectures=rows)
+    spec = spec_for(model("BertForQuestionAnswering"), architectures={"bert": only_tasks(BERT, "fill-mask")})
     assert spec.outputs == for_task(BERT, "question-answering").outputs
     assert spec.call.loader == "AutoModelForQuestionAnswering"
 

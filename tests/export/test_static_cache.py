@@ -19,15 +19,16 @@ from onnxfn.run.greedy_decoding import greedy, most_likely_unused_token
 
 TASK, LENGTH, NEW = "text-generation-with-past", 70, 64
 CAUSAL = ("AutoModelForCausalLM", TASK)
+HYBRIDS = ("bamba", "qwen3_next")  # one of their two layers has attention
 KINDS = {
     "llama": (*CAUSAL, {"initializer_range": 0.15}),
     "gemma2": (*CAUSAL, {"initializer_range": 0.15, "sliding_window": 8}),
+    **dict.fromkeys(HYBRIDS, (*CAUSAL, {"initializer_range": 0.15})),
     "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past", {}),
     "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition-with-past", {"max_target_positions": 96}),
 }
 FIXED = {
-    "llama": {"sequence_length": 1},
-    "gemma2": {"sequence_length": 1},
+    **{name: {"sequence_length": 1} for name in ("llama", "gemma2", *HYBRIDS)},
     "t5": {"decoder_sequence_length": 1, "encoder_sequence_length": 6},
     "whisper": {"decoder_sequence_length": 1, "encoder_sequence_length": 15},
 }
@@ -89,7 +90,8 @@ def test_64_tokens_are_those_of_pytorch_and_no_token_is_written_past_the_end(
         assert not is_fixed or "Shape" not in {node.op_type for node in graph.node}
         scatters = [node for node in graph.node if node.op_type == "TensorScatter"]
         own = [node for node in graph.node if node.op_type == "Attention" and len(node.input) > 6 and node.input[6]]
-        assert len(scatters) == 2 * len(own) == 2 * (2 if "write_indices" in part.inputs else 0)
+        layers = (1 if model_type in HYBRIDS else 2) * ("write_indices" in part.inputs)
+        assert len(scatters) == 2 * len(own) == 2 * layers
 
 
 def test_past_and_present_may_be_one_memory_that_begins_with_garbage(tmp_path):
@@ -124,6 +126,13 @@ def test_other_caches_agree_with_pytorch(model_type, dtype, tmp_path):
     model = tiny.model(model_type, "AutoModelForCausalLM")
     spec = with_dtypes(with_static_cache(spec_for(model_type, TASK), LENGTH), float=dtype)
     assert onnxfn.export(spec, model, tmp_path / "out").report.passed
+
+
+def test_a_model_that_counts_positions_from_the_end_of_its_buffers_is_refused(tmp_path):
+    """GPT-Neo's window: transformers computes the same with such buffers, and other logits without."""
+    model = tiny.model("gpt_neo", CAUSAL[0], window_size=5, initializer_range=0.15)
+    spec = with_static_cache(spec_for("gpt_neo", TASK), LENGTH)
+    assert " away from PyTorch" in refusal(onnxfn.CheckFailed, onnxfn.export, spec, model, tmp_path / "out")
 
 
 def test_an_earlier_opset_is_refused_in_the_plan():

@@ -110,8 +110,7 @@ def layouts(inputs, context):
     nodes = [node for node in program.graph.nodes if node.op in ("placeholder", "call_function")]
     tensors = [node.meta["val"] for node in nodes if hasattr(node.meta["val"], "stride")]
     images, counts = tensors[len(Model().state_dict()) :][:2]
-    axes = (images.shape[0], *images.shape[2:], counts.shape[1])
-    symbols = [size.node.expr for size in axes]
+    symbols = [size.node.expr for size in (images.shape[0], *images.shape[2:], counts.shape[1])]
     for sizes in SIZES:
         values = tuple(zip(symbols, map(sympy.Integer, sizes), strict=True))
         for tensor in tensors:

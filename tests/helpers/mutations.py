@@ -37,8 +37,7 @@ def operator_replaced(model: g.Model) -> Iterator[Site]:
 
 def replace_operator(node: g.Node, other: str) -> None:
     """Another operator, without the attributes that it does not have."""
-    known = onnx.defs.get_schema(other, 18).attributes
-    remaining = [one for one in node.attribute if one.name in known]
+    remaining = [one for one in node.attribute if one.name in onnx.defs.get_schema(other, 18).attributes]
     del node.attribute[:]
     node.attribute.extend(remaining)
     node.op_type = other

@@ -66,8 +66,7 @@ def test_a_merged_decoder_has_a_filler_for_its_empty_inputs():
 
 
 def test_a_merged_decoder_is_checked_with_and_without_a_past():
-    spec = plan(BART, CONFIG).parts[1].spec
-    emptied = {one.name: [made.name for made in one.inputs] for one in spec.cases}
+    emptied = {one.name: [made.name for made in one.inputs] for one in plan(BART, CONFIG).parts[1].spec.cases}
     prompts = [emptied.pop(name) for name in ("prompt", "prompts", "long text")]
     assert prompts == [cache("past_key_values", "encoder")] * 3
     assert set(map(tuple, emptied.values())) == {()}

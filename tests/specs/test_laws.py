@@ -389,5 +389,4 @@ def test_an_edit_returns_another_spec_and_does_not_change_its_argument(name, spe
 
 @pytest.mark.sweep
 def test_the_laws_hold_for_300_examples():
-    options = ["-q", "--hypothesis-profile=many", "-p", "no:cacheprovider", __file__]
-    printed("-m", "pytest", *options)
+    printed("-m", "pytest", "-q", "--hypothesis-profile=many", "-p", "no:cacheprovider", __file__)

@@ -167,8 +167,7 @@ def test_rows_that_are_whole_blocks_are_quantized_without_a_transposed_copy_as_w
     """The kernel called with the transposed rows, as it asks for: [columns, rows]."""
     width = blocks * rule.block_size * 8 // rule.bits
     rows = np.random.default_rng(count).standard_normal((count, width), np.float32)
-    arguments = rule.bits, rule.block_size
-    arrays = onnxruntime_kernels.block_codes(rows, *arguments, symmetric=rule.symmetric)
+    arrays = onnxruntime_kernels.block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
     expected = [np.zeros_like(array) for array in arrays]
     kernel = getattr(_pybind_state, f"quantize_matmul_{rule.bits}bits")
     flat = [expected[0], np.ascontiguousarray(rows.T), expected[1].reshape(-1), expected[2].reshape(-1)]

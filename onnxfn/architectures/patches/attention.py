@@ -118,8 +118,7 @@ def _largest(scores: Tensor, full: Tensor, count: int) -> Tensor:
 
 def _rotated_by_model(self: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """States `[batch, length, heads, size]`, rotated by the function of the model's module."""
-    rotate = sys.modules[type(self).__module__].apply_rotary_pos_emb
-    return rotate(states, cos=cos, sin=sin, unsqueeze_dim=2)
+    return sys.modules[type(self).__module__].apply_rotary_pos_emb(states, cos=cos, sin=sin, unsqueeze_dim=2)
 
 
 def updated_states(self: Any, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
@@ -158,8 +157,7 @@ def _rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
     """Each pair of `x`, as a complex number, times its complex exponential."""
     real, imaginary = x.float().unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = cos_sin.unbind(-1)
-    rotated = torch.stack((real * cos - imaginary * sin, real * sin + imaginary * cos), dim=-1)
-    return rotated.flatten(-2).type_as(x)
+    return torch.stack((real * cos - imaginary * sin, real * sin + imaginary * cos), dim=-1).flatten(-2).type_as(x)
 
 
 def scaled_angles(self: Any, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> tuple[Tensor, Tensor]:

@@ -75,5 +75,4 @@ def _depth_of_range(self: Any, range_: Any, last: Tensor, features: Tensor, feat
         embedding = next_embedding
     size = last.shape[-2:]
     centers, embedding = (interpolate(each, size, mode="bilinear", align_corners=True) for each in (centers, embedding))
-    probabilities = self.conditional_log_binomial[name](last, embedding)
-    return (probabilities * centers).sum(dim=1, keepdim=True)
+    return (self.conditional_log_binomial[name](last, embedding) * centers).sum(dim=1, keepdim=True)

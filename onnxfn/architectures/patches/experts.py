@@ -33,8 +33,7 @@ def step3p7_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k
     weights = top_k_weights.where(top_k_index < self.num_experts, 0.0)
     index = top_k_index.clamp(max=self.num_experts - 1)
     inner = self._apply_gate((self.gate_up_proj[index] @ states).squeeze(-1))
-    outputs = (self.down_proj[index] @ inner[..., None]).transpose(-1, -2)
-    return _weighted(outputs, weights).to(hidden_states.dtype)
+    return _weighted((self.down_proj[index] @ inner[..., None]).transpose(-1, -2), weights).to(hidden_states.dtype)
 
 
 def _weighted(outputs: Tensor, weights: Tensor) -> Tensor:

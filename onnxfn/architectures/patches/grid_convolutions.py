@@ -16,8 +16,7 @@ from onnxfn.architectures.private.transformers_names import transformers_name
 def paddleocr_features(self: Any, image_features: Tensor, image_grid_thw: Tensor) -> Tensor:
     """For PaddleOCRProjector.forward (transformers 5.23), which loops over the images."""
     blocks = blocks_of(image_grid_thw, *self.merge_kernel_size)
-    merged = self.pre_norm(image_features)[blocks].flatten(1)
-    return self.linear_2(self.act(self.linear_1(merged)))
+    return self.linear_2(self.act(self.linear_1(self.pre_norm(image_features)[blocks].flatten(1))))
 
 
 def lfm2_vl_features(
@@ -66,8 +65,7 @@ def lfm3_vl_convolution(self: Any, hidden_states: Tensor, grid_thw: Tensor, **_:
     input_gate, output_gate, values = self.in_proj(hidden_states).chunk(3, dim=-1)
     index, is_inside = _neighbours(grid_thw, self.spatial_merge_size, self.spatial_conv.kernel_size[0])
     around = (input_gate * values)[index] * is_inside[..., None]
-    convolved = torch.einsum("pkc,ck->pc", around, self.spatial_conv.weight.flatten(1))
-    return self.out_proj(output_gate * convolved)
+    return self.out_proj(output_gate * torch.einsum("pkc,ck->pc", around, self.spatial_conv.weight.flatten(1)))
 
 
 def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor]:
@@ -115,8 +113,7 @@ def _hunyuan_embeddings(self: Any, pixel_values: Tensor, grid_thw: Tensor, beyon
         )
         for index, size in ((patches.row, patches.height), (patches.column, patches.width))
     )
-    table = self.position_embedding.weight[1:].float().unflatten(0, (side, side))
-    read = table[rows[:, :, None], columns[:, None, :]]
+    read = self.position_embedding.weight[1:].float().unflatten(0, (side, side))[rows[:, :, None], columns[:, None, :]]
     positions = torch.einsum("pr,pc,prcs->ps", row_weights, column_weights, read)
     return embeddings + positions.to(embeddings.dtype)
 

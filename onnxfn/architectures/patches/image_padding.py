@@ -41,8 +41,7 @@ def padded_to_layer_windows(
 
 def _padded(tensor: Tensor, *padding: int) -> Tensor:
     """A padded tensor; the tensor itself if all sizes are known, and nothing is missing."""
-    is_full = all(isinstance(size, int) and not size for size in padding)
-    return tensor if is_full else functional.pad(tensor, padding)
+    return tensor if all(isinstance(size, int) and not size for size in padding) else functional.pad(tensor, padding)
 
 
 def _missing(size: int, unit: int) -> int:

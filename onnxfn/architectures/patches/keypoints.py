@@ -59,8 +59,7 @@ def _indices_and_mask(scores: Tensor, is_keypoint: Tensor, decoder: Any, least: 
     limited = counts if decoder.max_keypoints < 0 else counts.clamp(max=decoder.max_keypoints)
     largest = count_as_size(limited.max().clamp(min=least), least)
     torch_name("check")(largest <= pixels)
-    priorities = torch.arange(pixels, 0, -1)
-    by_index = torch.topk(torch.where(is_keypoint, priorities, 0), largest).indices
+    by_index = torch.topk(torch.where(is_keypoint, torch.arange(pixels, 0, -1), 0), largest).indices
     mask = torch.arange(largest) < limited[:, None]
     if decoder.max_keypoints < 0:
         return by_index, mask
@@ -126,8 +125,7 @@ def aggregated_attention(
     attention_output, _ = self.attention(queries.flatten(1, 2), keys.flatten(1, 2), **options)
     image = attention_output.transpose(1, 2).unflatten(2, (rows, columns))
     resized = functional.interpolate(image, size=hidden_states.shape[2:], mode="bilinear", align_corners=False)
-    joined = torch.cat((hidden_states, resized), dim=1)
-    return hidden_states + self.mlp(joined.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+    return hidden_states + self.mlp(torch.cat((hidden_states, resized), dim=1).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 def keypoint_matching_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:

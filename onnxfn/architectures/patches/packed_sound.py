@@ -61,8 +61,7 @@ def segment_ends(
 def _rows(frames: Tensor, n_window: int) -> Tensor:
     """The rows that convolutions make of the frames of sounds in chunks of `2 * n_window` frames: 13 of a whole one."""
     rest = frames % (2 * n_window)
-    rows = torch.where(rest > 0, ((rest + 1) // 2 + 1) // 2, 0)
-    return (rows + 1) // 2 + frames // (2 * n_window) * 13
+    return (torch.where(rest > 0, ((rest + 1) // 2 + 1) // 2, 0) + 1) // 2 + frames // (2 * n_window) * 13
 
 
 def apertus_tokens(self: Any, input_values: Tensor, padding_mask: Any) -> list[Tensor]:

@@ -141,8 +141,7 @@ def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tenso
 def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:
     """For get_vision_frame_index of Kimi K2.5: 0 for a patch of an image, and from 1 the frame for one of a video."""
     patches = patches_of(grid_thw)
-    frames = grid_thw[:, 0][patches.image]
-    return patches.frame + (frames > 1).long()
+    return patches.frame + (grid_thw[:, 0][patches.image] > 1).long()
 
 
 def temporal_merge_index(grid_thw: Tensor, kernel_height: int, kernel_width: int, kwargs: Any = None) -> Tensor:
@@ -233,7 +232,6 @@ def attention_interface(self: Any, attn_implementation: str | None, default: Cal
 def _mask_of_segments(query: Tensor, ends: Tensor) -> Tensor:
     """0 between patches of one segment and a large negative number elsewhere: `[1, 1, patches, patches]`."""
     torch_name("check")(query.shape[2] > 1)
-    index = torch.arange(query.shape[2], device=query.device)
-    segment = (index[:, None] >= ends[None, 1:]).sum(-1)
+    segment = (torch.arange(query.shape[2], device=query.device)[:, None] >= ends[None, 1:]).sum(-1)
     lowest = torch.finfo(query.dtype).min
     return torch.where(segment[:, None] == segment[None, :], 0.0, lowest).to(query.dtype)[None, None]

@@ -27,6 +27,20 @@ def conv_state(
     return states
 
 
+def mask_of_new_tokens(
+    config: Any, inputs_embeds: Tensor, attention_mask: Tensor | None, cache: Any = None, **others: Any
+) -> Tensor | None:
+    """For create_recurrent_attention_mask, which takes the end of the mask: in a static cache it is behind the text."""
+    from transformers.masking_utils import create_recurrent_attention_mask
+
+    layers = getattr(cache or others.get("past_key_values"), "layers", ())
+    written = next((layer.written for layer in layers if hasattr(layer, "written")), None)
+    if written is not None and attention_mask is not None and attention_mask.ndim == 2:  # noqa: PLR2004
+        indices = written + torch.arange(inputs_embeds.shape[1], device=attention_mask.device)
+        attention_mask = attention_mask.index_select(1, indices)
+    return create_recurrent_attention_mask(config, inputs_embeds, attention_mask, cache, **others)
+
+
 def delta_rule(
     query: Tensor,
     key: Tensor,
@@ -219,8 +233,7 @@ def multihead_mixer(
     self: Any, hidden_states: Tensor, cache: Any = None, attention_mask: Tensor | None = None, **_: Any
 ) -> Tensor:
     """For ZambaMambaMixer.forward, in which each head has its own scan."""
-    projected = self.in_proj(_masked(hidden_states, attention_mask)).transpose(1, 2)
-    x, gate = projected.unflatten(1, (-1, 2)).unbind(2)
+    x, gate = self.in_proj(_masked(hidden_states, attention_mask)).transpose(1, 2).unflatten(1, (-1, 2)).unbind(2)
     x = _masked(_convolved(self, x, cache).transpose(1, 2), attention_mask).transpose(1, 2)
     heads = x.unflatten(1, (self.n_mamba_heads, self.mamba_head_dim))
     sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]

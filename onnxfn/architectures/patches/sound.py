@@ -46,8 +46,7 @@ def block_attention(
         return attention.q_proj(states), attention.k_proj(states), attention.v_proj(states)
 
     positions, scale = attention.rel_pos_emb(position_embeddings), attention.scaling
-    attended = _attended_in_blocks(hidden_states, attention_mask, projected, positions, scale)
-    return attention.o_proj(attended), None
+    return attention.o_proj(_attended_in_blocks(hidden_states, attention_mask, projected, positions, scale)), None
 
 
 def conformer_attention(attention: Any, hidden_states: Tensor, attention_dists: Tensor) -> Tensor:

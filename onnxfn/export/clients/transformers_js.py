@@ -105,8 +105,7 @@ def _files(model_type: str, task: str, config: Mapping[str, Any]) -> tuple[str, 
 
 def _decoder_limits(part: Part, model_type: str) -> Iterator[str]:
     """The differences between the inputs that the client computes and the inputs of a decoder."""
-    known = CACHES.get(model_type, KEYS_AND_VALUES)
-    other = [name for name in templates(cache_of(part)) if name not in known]
+    other = [name for name in templates(cache_of(part)) if name not in CACHES.get(model_type, KEYS_AND_VALUES)]
     if other:
         yield f"{NAME} has no name for the cache {other[0].replace('%d', '0')} of {model_type}"
     if model_type in ("mbart", "trocr"):  # their layers are counted under the names of an encoder-decoder

@@ -177,7 +177,10 @@ def _retried(
     """Another attempt, with an event of its stage before."""
     with job.timed(stage, ""):
         pass
-    return _tried(changed, output, graphs)
+    try:
+        return _tried(changed, output, graphs)
+    except InvalidSpec as error:  # no inputs have the sizes of this attempt
+        return Failure(error, changed.plan, graphs)
 
 
 def _is_rounding(error: Exception) -> bool:

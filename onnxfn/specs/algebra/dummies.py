@@ -96,8 +96,7 @@ def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: i
         raise InvalidSpec(f"the dummy of {input_.name!r} has the shape {list(shape)}: above {LARGEST_DUMMY} elements")
     arguments = _arguments(spec, input_, generator, sizes, seed)
     try:
-        array = fill(random, shape, **arguments)
-        return _of_shape(array, shape).astype(dtype_of(spec, input_))
+        return _of_shape(fill(random, shape, **arguments), shape).astype(dtype_of(spec, input_))
     except OnnxfnError:
         raise
     except Exception as problem:  # a function of the user's may raise anything
@@ -160,14 +159,12 @@ def known_sizes(spec: AnySpec, sizes: Mapping[str, int]) -> dict[str, int]:
 
 def planned_sizes(spec: AnySpec, axis_names: Iterable[str]) -> dict[str, int]:
     """The sizes that a planned spec has for these axis symbols. The size of a fixed axis wins."""
-    sizes = traced_sizes(spec) | fixed_sizes(spec)
-    return {name: size for name, size in sizes.items() if name in axis_names}
+    return {name: size for name, size in (traced_sizes(spec) | fixed_sizes(spec)).items() if name in axis_names}
 
 
 def graph_dtype(spec: AnySpec, kind: str) -> str:
     """The dtype that tensors of a kind have in the graph of a spec."""
-    dtypes = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32"}
-    return dtypes.get(kind, kind)
+    return {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32"}.get(kind, kind)
 
 
 def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:

@@ -69,8 +69,7 @@ def scaled(random: Random, shape: tuple[int, ...], *, low: float, high: float) -
     >>> sorted(rows[:, 0].tolist())
     [0.125, 1.0, 8.0]
     """
-    first = random.integers(len(SCALES))
-    rows = (np.arange(shape[0] if shape else 1) + first) % len(SCALES)
+    rows = (np.arange(shape[0] if shape else 1) + random.integers(len(SCALES))) % len(SCALES)
     scales = np.array(SCALES)[rows].reshape((-1, *[1] * (len(shape) - 1)) if shape else ())
     return np.asarray(random.uniform(low, high, shape) * scales)
 
@@ -290,8 +289,7 @@ def rectangles(random: Random, shape: tuple[int, ...], *, side: int = 1) -> Arra
 
 def boxes(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
     """Left, top, right and bottom of boxes, whole numbers below `high`. The last axis has size 4."""
-    corners = random.integers(0, high, (*shape[:-1], 2, 2))
-    return np.sort(corners, axis=-2).reshape(shape)
+    return np.sort(random.integers(0, high, (*shape[:-1], 2, 2)), axis=-2).reshape(shape)
 
 
 FILLS: Mapping[str, Fill] = MappingProxyType(

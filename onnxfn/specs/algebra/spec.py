@@ -255,7 +255,5 @@ def with_changed_input(
 
 def tensor_names(spec: ExportSpec) -> tuple[str, ...]:
     """The names of all inputs, then of all outputs, of a spec and of the specs inside it."""
-    specs = list(inner_specs(spec))
-    inputs = (tensor.name for inner in specs for tensor in inner.inputs)
-    outputs = (tensor.name for inner in specs for tensor in inner.outputs)
-    return tuple(dict.fromkeys((*inputs, *outputs)))
+    tensors = zip(*((inner.inputs, inner.outputs) for inner in inner_specs(spec)), strict=True)  # all inputs are first
+    return tuple(dict.fromkeys(tensor.name for of_all in tensors for of_one in of_all for tensor in of_one))

@@ -47,8 +47,7 @@ def with_axis_names(spec: ExportSpec, /, **names: str) -> ExportSpec:
     if len({*changed.values()}) < len(changed):
         raise InvalidSpec(f"two axes cannot share a name: {', '.join(names.values())}")
     others = {name: new for name, new in changed.items() if name != new}
-    every = joined_axes(spec.axes, map(AxisFacts, others))
-    axes = (evolve(axis, new=others.get(axis.name)) for axis in every)
+    axes = (evolve(axis, new=others.get(axis.name)) for axis in joined_axes(spec.axes, map(AxisFacts, others)))
     return evolve(spec, axes=tuple(axis for axis in axes if axis != AxisFacts(axis.name)))
 
 

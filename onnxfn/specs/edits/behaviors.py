@@ -125,8 +125,7 @@ def merged_decoder(spec: ExportSpec) -> ExportSpec:
 
 def cross_attention(spec: ExportSpec) -> ExportSpec:
     """The spec of a graph that computes the cross-attention's keys and values alone, from the encoder's output."""
-    view = _with_cache(_view(spec, "decoder"), "outputs", returned=lambda row: not row.grows)
-    return evolve(view, outputs=())
+    return evolve(_with_cache(_view(spec, "decoder"), "outputs", returned=lambda row: not row.grows), outputs=())
 
 
 def written_as(*files: File) -> ExportSpec:

@@ -176,10 +176,9 @@ def _encoder_axes(spec: ExportSpec) -> AxisMap | None:
 
 def _hidden_state_axes(spec: ExportSpec) -> AxisMap:
     """The axes of hidden states: those of `last_hidden_state`, of the tokens, or of the task feature-extraction."""
-    features = (overlay.spec for overlay in spec.tasks if overlay.name == "feature-extraction")
     own, *others = (
         next((output.axes for output in inner.outputs if output.name == "last_hidden_state"), None)
-        for inner in (spec, *features)
+        for inner in (spec, *(overlay.spec for overlay in spec.tasks if overlay.name == "feature-extraction"))
     )
     tokens = [tensor.axes.axes for tensor in spec.inputs if tensor.forward_path[-1] in TOKENS][:1]
     words = [pattern(AxisMap(tuple(axis for axis in axes if axis.kind == "dynamic"))).split() for axes in tokens]

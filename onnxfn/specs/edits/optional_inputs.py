@@ -92,9 +92,8 @@ def with_input(spec: ExportSpec, name: str) -> ExportSpec:
     if name == NUM_LOGITS_TO_KEEP:
         return each_spec(spec, with_logits_to_keep)
     form = OPTIONAL_INPUTS[name]
-    generators = {generator.name for inner in inner_specs(spec) for generator in inner.dummies.generators}
     changed = each_spec(spec, lambda inner: _with_form(inner, form))
-    if form.generator in generators:
+    if form.generator in {generator.name for inner in inner_specs(spec) for generator in inner.dummies.generators}:
         return changed
     return compose(changed, generates(form.generator, form.function, **form.arguments))
 

@@ -91,10 +91,9 @@ def with_output(
     parts = {overlay.name for overlay in spec.parts.behaviors if overlay.spec.call.submodule}
     views = [dict(edit.arguments).get("behavior") for file in spec.parts.files for edit in file.edits]
     if views and parts.issuperset(views):  # every file runs a submodule: none has the spec's own outputs
-        part = spec.parts.behaviors[0].name
         raise InvalidSpec(
             f"each file of {spec.name or 'this spec'} is a part of the model with outputs of its own; choose a part "
-            f"first: with_output(with_behavior(spec, {part!r}), {name!r}, axes)"
+            f"first: with_output(with_behavior(spec, {spec.parts.behaviors[0].name!r}), {name!r}, axes)"
         )
     tasks = tuple(
         evolve(overlay, spec=compose(overlay.spec, addition)) if name in overlay.spec.outputs else overlay
@@ -345,8 +344,7 @@ def _fillable(tensor: InputSpec, value: Any) -> InputSpec:
     """The input itself; InvalidSpec if it cannot be a tensor filled with a value."""
     if tensor.when is not None:
         raise InvalidSpec(f"{tensor.name!r} exists only when {tensor.when} is set, so it cannot be a constant")
-    types = (bool,) if tensor.kind == "bool" else (int,) if "int" in tensor.kind else (int, float)
-    if type(value) not in types:
+    if type(value) not in ((bool,) if tensor.kind == "bool" else (int,) if "int" in tensor.kind else (int, float)):
         raise InvalidSpec(f"{tensor.name!r} has the kind {tensor.kind}, so it cannot be filled with {shortened(value)}")
     return tensor
 

@@ -58,10 +58,9 @@ def genai_encoder(spec: ExportSpec) -> ExportSpec:
 def genai_decoder(spec: ExportSpec) -> ExportSpec:
     """The spec of a decoder that reads the sound from the cross-attention's cache alone, and takes int32 tokens."""
     decoder = with_constants(with_behavior(spec, "decoder", past="both"), encoder_hidden_states=0.0)
-    sides = {"decoder": "self", "encoder": "cross"}
     past = {
         f"past_key_values.{{layer}}.{side}.{kind}": f"past_{kind}_{word}_{{layer}}"
-        for side, word in sides.items()
+        for side, word in (("decoder", "self"), ("encoder", "cross"))
         for kind in ("key", "value")
     }
     present = {f"present.{{layer}}.decoder.{kind}": f"present_{kind}_self_{{layer}}" for kind in ("key", "value")}

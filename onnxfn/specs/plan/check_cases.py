@@ -61,8 +61,7 @@ def range_ends(spec: PlannedSpec, every: Sequence[Case]) -> Iterator[Case]:
     for at, word in enumerate(("smallest", "largest")):
         stated = {axis.name for axis in spec.axes if (axis.low, axis.high)[at] is not None}
         sizes = {name: ends[at] for name, ends in ranges(spec).items() if name in stated and ends[at] < UNBOUNDED}
-        has_ends = any(sizes.items() <= traced_sizes(case).items() for case in every)
-        if sizes and not has_ends:
+        if sizes and not any(sizes.items() <= traced_sizes(case).items() for case in every):
             yield case_within(resized(Case(f"{word} sizes"), single | sizes), spec)
 
 

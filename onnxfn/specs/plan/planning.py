@@ -231,8 +231,7 @@ def _files(spec: ExportSpec, decoders: str) -> tuple[File, ...]:
 def _has_fixed_length(spec: ExportSpec) -> bool:
     """Whether a length of the cache is fixed: then no one graph takes both an empty cache and a full one."""
     specs = (spec, *(overlay.spec for overlay in spec.parts.behaviors))
-    rows = (row for inner in specs for row in inner.cache.rows)
-    lengths = {name for row in rows for name in names(row.input_axes)} - {"batch_size"}
+    lengths = {name for inner in specs for row in inner.cache.rows for name in names(row.input_axes)} - {"batch_size"}
     return bool(lengths & fixed_sizes(spec).keys())
 
 
@@ -371,8 +370,7 @@ def _planned_dummies(spec: ExportSpec, config: Snapshot, entries: Dummies, used:
     """The used generators, with the configuration's values as arguments; a value that it lacks stays a getter."""
 
     def read(argument: Any) -> Any:
-        is_read = isinstance(argument, Getter)
-        return value_or(spec.normalizer, config, argument, argument) if is_read else argument
+        return value_or(spec.normalizer, config, argument, argument) if isinstance(argument, Getter) else argument
 
     generators = (
         evolve(generator, arguments={name: read(argument) for name, argument in generator.arguments})

@@ -175,10 +175,9 @@ def _text_features(spec: PlannedSpec, tokenizer: Any, sizes: Mapping[str, int], 
     shorter = [max(1, length * (count - row) // (2 * count)) for row in range(1, count)]
     word_counts = [2 * length, *(shorter if pads else [2 * length] * (count - 1))]
     texts = [_text(row, words) for row, words in enumerate(word_counts)]
-    second_texts = [_text(row + 1, words) for row, words in enumerate(word_counts)]
     has_pairs = any(input_.forward_path == ("token_type_ids",) for input_ in spec.inputs)
-    arguments = (texts, second_texts) if has_pairs else (texts,)
-    tokens = tokenizer(*arguments, truncation=True, max_length=length, padding="max_length" if pads else False)
+    seconds = [[_text(row + 1, words) for row, words in enumerate(word_counts)]] * has_pairs
+    tokens = tokenizer(texts, *seconds, truncation=True, max_length=length, padding="max_length" if pads else False)
     return {name: np.reshape(np.asarray(ids), (*rows, -1)) for name, ids in tokens.items()}
 
 

@@ -45,8 +45,7 @@ def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[
     affordable, far_affordable = (_affordable(base, allowed, growth) for growth in (MOST_GROWTH, FAR_GROWTH))
     tried = [case for each in conditions for case in _sides(base, each, affordable)]
     far = [case for each in conditions for case in _far_sides(base, each, far_affordable)]
-    farthest = sorted(far, key=lambda case: _elements(case.sizes))[-1:]
-    return (*_distinct((*tried[: MOST_CASES - 1], *farthest), base),)
+    return (*_distinct((*tried[: MOST_CASES - 1], *sorted(far, key=lambda case: _elements(case.sizes))[-1:]), base),)
 
 
 def unreached(base: Sizes, conditions: Sequence[Condition], allowed: Callable[[Sizes], bool]) -> list[Condition]:
@@ -106,8 +105,7 @@ def harmful(
             untrue = [each for each in conditions if not is_true(each.text, sizes)]
             untrue = [each for each in untrue if each not in harmless] or untrue
             limits += untrue or _lower_end(sizes, unexplained, passed, all_alike=all_alike)
-    explained = all(not all(is_true(each.text, sizes) for each in limits) for sizes in failed)
-    return tuple(limits) if explained else ()
+    return tuple(limits) if all(not all(is_true(each.text, sizes) for each in limits) for sizes in failed) else ()
 
 
 def simplest(

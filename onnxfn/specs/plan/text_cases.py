@@ -153,8 +153,7 @@ def _mixed_mask(generator: Generator, sides: Iterable[str]) -> Generator:
 def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: TextFacts) -> Generator:
     """The generator of the ids of an input, with the special tokens that its vocabulary has."""
     arguments = dict(generator.arguments)
-    end = arguments.get("end", facts.end)
-    size, known = arguments.get("high"), {"pad": facts.pad, "end": end}
+    size, known = arguments.get("high"), {"pad": facts.pad, "end": arguments.get("end", facts.end)}
     vocabulary = range(size) if isinstance(size, int) else range(0)
     tokens = {name: token for name, token in known.items() if isinstance(token, int) and token in vocabulary}
     nested = {"ids": NestedDummy(ids.generator, ids.axes), "mask": NestedDummy(mask.generator, mask.axes)}
@@ -200,8 +199,7 @@ def _long_cases(
     """One case with a long text, and one with a past as long and `most_new` tokens; none if others are as long."""
     every_case, pasts = cases(spec), past_lengths(spec)
     single = [case for case in every_case if _sizes(spec, case).get("batch_size", 1) == 1]
-    checked = [_sizes(spec, case)[length] for case in every_case for length in lengths]
-    if not single or max(checked) >= longest:
+    if not single or max([_sizes(spec, case)[length] for case in every_case for length in lengths]) >= longest:
         return ()
     prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
     of_prompt = _sizes(spec, prompt)

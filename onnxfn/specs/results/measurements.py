@@ -159,8 +159,7 @@ def rounded(value: float | None) -> str:
 
 def with_heads(head: Sequence[str], rows: Rows) -> Rows:
     """Rows below the heads of their columns, without the columns that are empty; nothing without rows."""
-    columns = [column for column in zip(head, *rows, strict=True) if any(column[1:])]
-    return list(zip(*columns, strict=True))
+    return list(zip(*(column for column in zip(head, *rows, strict=True) if any(column[1:])), strict=True))
 
 
 @record

@@ -27,8 +27,7 @@ def output_kind(spec: Any, output: Any) -> str:
     inputs: Mapping[str, str] = {feedback.output: feedback.input for feedback in getattr(spec, "feedback", ())}
     if output.kind is None and output.name in inputs:
         return str(spec.inputs[inputs[output.name]].kind)
-    is_float = output.forward_path[:1] and output.forward_path[0] in FLOAT_RESULTS
-    kind = output.kind or ("float" if is_float else "")
+    kind = output.kind or ("float" if {*output.forward_path[:1]} & {*FLOAT_RESULTS} else "")
     return str(spec.target.io_dtype) if "float" in kind and output.name in getattr(spec, "io_names", ()) else kind
 
 
@@ -111,6 +110,5 @@ NOUNS: Mapping[str, str] = MappingProxyType(
 
 def modalities(names: Collection[str]) -> tuple[str, ...]:
     """The modalities whose content is among these arguments of `forward`."""
-    present = {*names}
     content = {modality: {*main, *STAND_INS.get(modality, ())} for modality, main in MAIN_INPUTS.items()}
-    return tuple(modality for modality, holders in content.items() if holders & present)
+    return tuple(modality for modality, holders in content.items() if holders & {*names})

@@ -145,8 +145,7 @@ def _errors(report: Any) -> str:
     low, high = printing.ends_of_axis(points)
 
     def at(value: float) -> float:
-        power = log10(min(max(value, 10.0**low), 10.0**high))
-        return 4 + 92 * (power - low) / (high - low)
+        return 4 + 92 * (log10(min(max(value, 10.0**low), 10.0**high)) - low) / (high - low)
 
     limit = f'<line class="limit" x1="{at(1):.1f}%" x2="{at(1):.1f}%" y1="0" y2="100%"/>'
     rows = [_row(name, limit + _dots(of_row, at), *_worst(of_row)) for name, of_row in points.items()]
@@ -187,9 +186,8 @@ def _variants(facts: ResultFacts) -> str:
         x, y = 8 + 40 * size / most, 20 + 120 * (1 - value) / ((1 - least) or 1)
         lowest = max(y, lowest + 18)  # labels stand below each other
         columns, stem = facts.files[file], escape(Path(file).stem)
-        kind = CLASSES.get(columns.get("status", ""), "ok")
         shown.append(
-            f'<circle class="{kind}" cx="{x:.1f}%" cy="{y:.0f}" r="5"/>'
+            f'<circle class="{CLASSES.get(columns.get("status", ""), "ok")}" cx="{x:.1f}%" cy="{y:.0f}" r="5"/>'
             f'<text class="start" x="{x + 2:.1f}%" y="{lowest + 4:.0f}">{stem} {columns[name]}</text>'
         )
     axis = (

@@ -144,9 +144,8 @@ def with_float_dtype(spec: Any) -> Any:
 def left_out_sections(plan: Any) -> Sections:
     """The modalities of a plan, the parts of the model that it omits, and its remarks, one line each."""
     missing = {MODALITY_OF[omitted.name] for omitted in plan.left_out if omitted.name in MODALITY_OF}
-    several = {*plan.modalities, *missing}
     sections = (
-        ("modalities", [(", ".join(plan.modalities),)] if len(several) > 1 else []),
+        ("modalities", [(", ".join(plan.modalities),)] if len({*plan.modalities, *missing}) > 1 else []),
         ("left out", [(str(omitted),) for omitted in plan.left_out]),
         ("remarks", [(remark,) for remark in plan.remarks]),
     )

@@ -83,10 +83,7 @@ def exported_facts(exported: Any) -> ResultFacts:
             ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
             ("limits of sizes", [(str(limit),) for limit in exported.limits]),
         ],
-        [
-            ("repeated layers", [(repeat,) for repeat in exported.repeats]),
-            ("fused operators", fused),
-        ],
+        [("repeated layers", [(repeat,) for repeat in exported.repeats]), ("fused operators", fused)],
         exported.report,
         exported.seconds,
         str(PurePath(exported.path).parent if exported.path.endswith(".onnx") else exported.path),
@@ -112,8 +109,7 @@ def graph_columns(dtype: str, size: int, parameters: int | None, nodes: int | No
 def variant_columns(report: Any, part: str) -> dict[str, str]:
     """The worst figures of a file in a report, by column."""
     head, *rows = variant_rows(report) if report is not None else [()]
-    figures = next((row for row in rows if row[0] == f"{part}.onnx"), ())
-    return dict(zip(head[1:], figures[1:], strict=False))
+    return dict(zip(head[1:], next((row for row in rows if row[0] == f"{part}.onnx"), ())[1:], strict=False))
 
 
 def _ports(part: Any, size: Any) -> Ports:
@@ -188,11 +184,10 @@ def joined_rows(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 def brief_sections(facts: ResultFacts, width: int = 0) -> Sections:
     """The files, the inputs and outputs, the findings, what limits the files, and the names of the cases."""
     report = facts.report
-    where = f"files in {facts.root}" if facts.root else "files"
     failed = [] if report is None or report.passed else printing.report_sections(report)[:4]
     names = dict.fromkeys(map(printing.case_name, report.cases if report is not None else ()))
     return [
-        (where, file_rows(facts, width)),
+        ((f"files in {facts.root}" if facts.root else "files"), file_rows(facts, width)),
         *port_sections(facts.ports, are_named=len(facts.files) > 1),
         *failed,
         *facts.notes,

@@ -43,16 +43,14 @@ def _feeds(inputs: Sequence[Sequence[str]]) -> Iterable[str]:
 
 def _range(numbers: list[int]) -> str:
     whole = numbers == list(range(numbers[0], numbers[-1] + 1))
-    bounds = f"{numbers[0]}, " if numbers[0] else ""
-    return f"range({bounds}{numbers[-1] + 1})" if whole else str(numbers)
+    return f"range({(f'{numbers[0]}, ' if numbers[0] else '')}{numbers[-1] + 1})" if whole else str(numbers)
 
 
 def _array(type_: str) -> str:
     """An array of a type such as `int64[batch_size, sequence_length]`: all ones, or empty along the past."""
     dtype, _, axes = type_.rstrip("]").partition("[")
     sizes = [str(_size(axis.strip())) for axis in axes.split(",") if axis.strip()]
-    shape = f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
-    return f"np.ones({shape}, np.{NUMPY.get(dtype, dtype)})"
+    return f"np.ones(({', '.join(sizes)}{',' if len(sizes) == 1 else ''}), np.{NUMPY.get(dtype, dtype)})"
 
 
 def _size(axis: str) -> int:

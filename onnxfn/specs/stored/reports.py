@@ -344,8 +344,7 @@ class Exported:
 
     def html(self) -> str:
         """The result as an HTML page of one file: files, inputs and outputs, errors, sizes, times, the graph."""
-        files = {} if self.loaded is None else self.loaded.outlines()
-        return page.page(result_facts.exported_facts(self), files)
+        return page.page(result_facts.exported_facts(self), {} if self.loaded is None else self.loaded.outlines())
 
     def _repr_html_(self) -> str:
         return page.fragment(result_facts.exported_facts(self))

@@ -80,8 +80,7 @@ def _is_specified(record: Any, field: Any) -> bool:
     if not field.eq:
         return False
     value = getattr(record, field.name)
-    is_empty = value in (None, ()) or (has(type(value)) and value == field.default)
-    return field.default is NOTHING or not is_empty
+    return field.default is NOTHING or not (value in (None, ()) or (has(type(value)) and value == field.default))
 
 
 def from_plain(data: Any, *, trust: Iterable[str] = (), depth: int = 0) -> Any:
@@ -246,8 +245,7 @@ def digest(record: Any) -> str:
     """
     if not has(type(record)):
         raise InvalidSpec(f"{shortened(record)} is not a record; pass a spec, such as spec_for('bert')")
-    text = json.dumps(_canonical(to_plain(record)), sort_keys=True, separators=(",", ":"))
-    return sha256(text.encode()).hexdigest()
+    return sha256(json.dumps(_canonical(to_plain(record)), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _canonical(data: Any) -> Any:
