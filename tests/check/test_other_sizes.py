@@ -22,7 +22,7 @@ MODULES = {
 EVERY_RUN = (
     *("length % 7", "length in", "length == 1", "batch * length", "batch % 2", "a window", "nested", "chunked"),
     *("tried", "height == width", "rolled", "rolled, larger", "even product", "28 * 7", "between"),
-    *("multiples above 16", "several above 16", "single ones below 5"),
+    *("multiples above 16", "several above 16", "single ones below 5", "squeezed"),
 )
 TWO_SIDES = (
     *("length % 7", "length % 16", "length % 2", "length > 64", "length <= 3", "length // 2", "ceil", "floor"),

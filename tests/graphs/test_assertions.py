@@ -41,8 +41,7 @@ def with_result(x, lengths):
 
 
 def derived(function):
-    sample = {"x": torch.rand(2, 7), "lengths": torch.tensor([3, 5])}
-    axes = {"x": "batch time", "lengths": "batch"}
+    sample, axes = {"x": torch.rand(2, 7), "lengths": torch.tensor([3, 5])}, {"x": "batch time", "lengths": "batch"}
     return onnxfn.derived(function, sample=sample, axes=axes, ranges={"lengths": (1, 6)})
 
 

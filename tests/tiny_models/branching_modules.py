@@ -98,6 +98,7 @@ TEXTS: Mapping[str, Function] = MappingProxyType(
         "padded if odd": padded_if_odd,
         "grown": grown,
         "tried": tried,
+        "squeezed": lambda x: x.squeeze(1).sum(-1),
     }
 )
 """Name -> function of `[batch, length]`."""

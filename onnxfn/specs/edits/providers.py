@@ -75,7 +75,7 @@ def for_provider(spec: ExportSpec, name: str, *, dtype: str | None = None) -> Ex
     >>> for_provider(spec_for("bert", "fill-mask"), "cuda").target
     Target(opset=23, float_dtype='float16', provider='cuda')
     """
+    spec = with_dtypes(spec, float=cast("FloatDtype", dtype or provider_dtype(name)))
     profile, symbols = PROVIDERS[name], {*symbols_in(spec)}
     spec = with_shapes(spec, **{axis: size for axis, size in profile.sizes.items() if axis in symbols})
-    spec = with_dtypes(spec, float=cast("FloatDtype", dtype or provider_dtype(name)))
     return compose(spec, ExportSpec(target=Target(opset=profile.opset, provider=name)))
