@@ -1,4 +1,4 @@
-"""Forms of decoders that clients ask for: logits of the last tokens alone, and a cache in a shared buffer."""
+"""Forms of decoders that clients ask for: logits of the last tokens alone, a cache in a shared or a static buffer."""
 
 import pytest
 import swept
@@ -7,12 +7,17 @@ import tiny
 import onnxfn
 from onnxfn import InvalidSpec, spec_for, with_input, with_shared_cache
 from onnxfn.architectures import decoders
+from onnxfn.edits import with_static_cache
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
 from onnxfn.specs.tasks.tasks import task_names
 
 TASK = "text-generation-with-past"
 NAME = "decoder_forms"
-FORMS = {NUM_LOGITS_TO_KEEP: lambda spec: with_input(spec, NUM_LOGITS_TO_KEEP), "shared_cache": with_shared_cache}
+FORMS = {
+    NUM_LOGITS_TO_KEEP: lambda spec: with_input(spec, NUM_LOGITS_TO_KEEP),
+    "shared_cache": with_shared_cache,
+    "static_cache": lambda spec: with_static_cache(spec, 70),
+}
 """The name of a form -> the edit."""
 
 TYPES = [name for name, row in decoders.ROWS.items() if name != "internlm2" and TASK in task_names(row)]
