@@ -115,8 +115,7 @@ def exported(bert, tmp_path_factory):
 def test_a_result_with_a_path_has_the_same_methods(exported, tmp_path):
     assert onnx.checker.check_model(exported.model_proto()) is None
     assert [port.name for port in exported.session().get_inputs()] == [*exported.inputs]
-    session = exported.session("model", providers=["CPUExecutionProvider"])
-    assert session.get_providers() == ["CPUExecutionProvider"]
+    assert exported.session("model", providers=["CPUExecutionProvider"]).get_providers() == ["CPUExecutionProvider"]
     assert "no provider 'CUDA'" in refusal(UnknownName, exported.session, providers=["CUDA"])
     exported.save(tmp_path / "copy")
     assert content(tmp_path / "copy") == content(Path(exported.path))

@@ -21,8 +21,7 @@ CLASS_TASKS = json.loads(Path(__file__).with_name("class_tasks.json").read_text(
 
 def model(name, model_type="bert"):
     """A stand-in for a model of transformers: a class with a name and `forward`, and a configuration."""
-    config = SimpleNamespace(to_dict=dict, model_type=model_type)
-    return type(name, (), {"forward": None, "config": config})()
+    return type(name, (), {"forward": None, "config": SimpleNamespace(to_dict=dict, model_type=model_type)})()
 
 
 BASE, LLAMA = model("BertModel"), model("LlamaForCausalLM", "llama")

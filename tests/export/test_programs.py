@@ -61,8 +61,7 @@ class Detector(nn.Module):
     def forward(self, picture):
         cells = self.backbone(picture)[0].flatten(1).T
         places = cells[:, 0].topk(max(2, len(cells) // 8)).indices
-        crops = torch.stack([picture[0, :, :8, at % 8 : at % 8 + 8] for at in places.tolist()])
-        return self.classifier(crops)
+        return self.classifier(torch.stack([picture[0, :, :8, at % 8 : at % 8 + 8] for at in places.tolist()]))
 
 
 class Ranker:

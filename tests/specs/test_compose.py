@@ -34,8 +34,7 @@ def test_two_patches_of_one_function_are_refused_wherever_they_meet():
     )
     assert refusal(InvalidSpec, compose, SIZES, gives("logits", "batch_size _"), other) == message
     assert refusal(InvalidSpec, compose, SIZES, compose(sized(batch_size=1), other)) == message
-    in_task = ExportSpec(tasks=[Overlay("ner", other)])
-    assert refusal(InvalidSpec, for_task, compose(SIZES, in_task), "ner") == message
+    assert refusal(InvalidSpec, for_task, compose(SIZES, ExportSpec(tasks=[Overlay("ner", other)])), "ner") == message
 
 
 def test_a_patch_may_be_repeated_and_its_reason_changed():

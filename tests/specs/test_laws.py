@@ -118,8 +118,7 @@ def test_composing_is_associative_where_it_is_defined(a, b, c):
 
 @given(chosen_tasks, chosen_tasks)
 def test_composing_is_defined_unless_a_spec_for_a_task_is_left_of_an_addition_to_a_task(a, b):
-    adds = any(overlay not in tuple(a.tasks) for overlay in b.tasks)
-    is_refused = a.task is not None and b.task is None and adds
+    is_refused = a.task is not None and b.task is None and any(overlay not in tuple(a.tasks) for overlay in b.tasks)
     assert (composed_or_none(a, b) is None) == is_refused
 
 
