@@ -28,7 +28,7 @@ PAIRS = [(name, form) for name in TYPES for form in FORMS]
 TIES = {key: {"num_local_experts": 6} for key in ("granitemoe", "granitemoeshared")}
 HEADS = {key: {"head_dim": 8} for key in ("gemma", "gemma2", "gemma3_text", "qwen3", "qwen3_moe")}
 WIDTHS = {"shared_cache": {**TIES, **HEADS}, "static_cache": {"gpt_neo": {"window_size": 256}}}
-"""Sizes of a form: heads as wide as a multiple of 8; other experts where two weigh the same; a window over the buffer."""
+"""Sizes of a form: heads as wide as a multiple of 8; other experts where two weigh the same; a window over a buffer."""
 
 
 def line(model_type, form, folder):
