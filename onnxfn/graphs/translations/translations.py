@@ -108,7 +108,8 @@ def _in_double(number: Any) -> Any:
 def _arange(*ends: Any, dtype: int = -1, **_: Any) -> Any:
     """Numbers of equal distance. As in PyTorch, real ones are counted and computed in float64."""
     result = DataType.FLOAT if dtype == -1 else DataType(dtype)
-    is_real = any(each.dtype.is_floating_point() if hasattr(each, "dtype") else each % 1 for each in ends)
+    # Those that are multiples of 1 / 64 are exact in float32.
+    is_real = any(each.dtype.is_floating_point() if hasattr(each, "dtype") else each * 64 % 1 for each in ends)
     if not is_real or not result.is_floating_point():
         of_integers = (core.aten_arange, core.aten_arange_start, core.aten_arange_start_step)[len(ends) - 1]
         return of_integers(*ends, dtype=dtype)
