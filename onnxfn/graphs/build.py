@@ -166,5 +166,4 @@ def _with_other_side(built: BuiltGraph, other: BuiltGraph, condition: Condition,
 
 def _either(text: str, conditions: Iterable[Condition]) -> list[Condition]:
     """Conditions on the sizes where another one is false, without those that are true at all sizes."""
-    either = (evolve(each, text=f"{text} or {each.text}") for each in conditions)
-    return [each for each in either if as_ranges(each)]
+    return [new for each in conditions if as_ranges(new := evolve(each, text=f"{text} or {each.text}"))]

@@ -128,7 +128,8 @@ SCHEMA, SCHEMA_VERSION = "onnxfn-batch", 1
 def batch_title(result: BatchResult) -> str:
     """The number of jobs of each status, and the time of all of them."""
     counts = ", ".join(f"{number} {status}" for status, number in status_counts(result).items()) or "none"
-    return f"{counted(len(result.jobs), 'jobs')}{f' in {result.seconds:.1f} s' * bool(result.seconds)}: {counts}"
+    time = f" in {result.seconds:.1f} s" if result.seconds else ""
+    return f"{counted(len(result.jobs), 'jobs')}{time}: {counts}"
 
 
 def batch_sections(result: BatchResult) -> Sections:

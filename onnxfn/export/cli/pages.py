@@ -19,7 +19,8 @@ def pages() -> Mapping[str, Path]:
 def index() -> str:
     """A line for each page: its topic and its title."""
     titles = {topic: file.read_text().partition("\n")[0].removeprefix("# ") for topic, file in pages().items()}
-    return "\n".join(f"{topic:{max(map(len, titles))}}  {title}" for topic, title in titles.items())
+    width = max(map(len, titles))
+    return "\n".join(f"{topic:{width}}  {title}" for topic, title in titles.items())
 
 
 def print_page(topic: str) -> None:

@@ -249,9 +249,8 @@ STEPS = ("do_convert_rgb", "do_resize", "do_rescale", "do_normalize")
 
 def vision_processor(folder: Folder) -> dict[str, str]:
     """`vision_processor.json` for a model with images that the runtime can load; nothing for others."""
-    sees = sees_in_genai(folder.plan, json_object(folder, CONFIG) or {})
     # None without an image processor, or for one that leaves out a step.
-    stated = _image_processor(folder) if sees else None
+    stated = _image_processor(folder) if sees_in_genai(folder.plan, json_object(folder, CONFIG) or {}) else None
     steps = stated and {"processor": {"name": "image_processor", "transforms": [*_steps(stated)]}}
     return changed(folder, VISION_PROCESSOR, steps)
 
@@ -269,8 +268,7 @@ def _image_processor(folder: Folder) -> dict[str, Any] | None:
         "max_pixels": stated.get("max_pixels") or sizes.get("longest_edge"),
         "interpolation": filters.get(stated.get("resample", 3)),
     }
-    has_all = None not in known.values() and all(stated.get(step, True) for step in STEPS)
-    return known if has_all else None
+    return known if None not in known.values() and all(stated.get(step, True) for step in STEPS) else None
 
 
 def _steps(stated: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -84,9 +84,8 @@ def _expected(model_type: str, config: Mapping[str, Any]) -> Mapping[str, tuple[
     """The heads of the empty cache and the width of each, for keys and for values."""
     attention_heads, hidden = config_value(config, "num_attention_heads"), config_value(config, "hidden_size")
     grouped = config_value(config, "num_kv_heads" if model_type == "falcon" else "num_key_value_heads")
-    single = separate_heads(None, config) != config
     has_groups = grouped and (model_type in GROUPED_HEADS or model_type == "falcon")
-    heads = 1 if single else grouped if has_groups else attention_heads
+    heads = 1 if separate_heads(None, config) != config else grouped if has_groups else attention_heads
     own = config_value(config, "head_dim") if model_type in OWN_WIDTH else None
     width = own or (hidden // attention_heads if hidden and attention_heads else None)
     parts = WIDTHS.get(model_type, {})

@@ -132,7 +132,8 @@ def build_until_checked(job: Job, output: Output) -> Built:
     if both is not None:
         wider = _retried(job, "both sides", *both)
         if isinstance(wider, Failure) and any(fault.limits for fault in wider.faults):
-            wider = _retried(job, "limits of sizes", *(retries.limited(*both, wider) or both))
+            within = retries.limited(*both, wider)
+            wider = wider if within is None else _retried(job, "limits of sizes", *within)
         result = wider if isinstance(wider, Built) else _retried(job, "one side", *attempt)
         assert isinstance(result, Built)
     retries.check_asked_ranges(job, result.graphs)

@@ -73,8 +73,9 @@ def read_numbers(model: Any, part: Part) -> Any:
     """
     import onnx_ir
 
+    numbers = size_inputs(part.spec)
     ports = list(zip(part.spec.inputs, model.graph.inputs, strict=False))
-    for input_, value in [(input_, of) for input_, of in ports if input_.name in size_inputs(part.spec)]:
+    for input_, value in [(input_, of) for input_, of in ports if input_.name in numbers]:
         readers = [use.node for use in value.uses()]
         if strange := [node.op_type for node in readers if node.op_type != "Shape"]:
             raise CaptureFailed(f"a number that is the size of an axis is read as a tensor, by {strange[0]}")

@@ -4,7 +4,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from math import prod
 from operator import attrgetter
 from typing import Any
@@ -294,6 +294,7 @@ def _nearest(axes: int, shift: float, image: Any, sizes: Any = None, *factors: A
     return image
 
 
+@cache
 def _is_resize(count: int, step: float, factor: float, shift: float) -> bool:
     """Whether Resize gives the size and the pixels of PyTorch for all places up to a count."""
     places, scale = np.arange(count, dtype=np.float32), np.float32(factor)
@@ -315,8 +316,8 @@ def _pixels(old: Any, new: Any, factor: float | None, shift: float, dtype: Any) 
     ratio = scalar(1 / factor, dtype) if factor else op.Div(op.Cast(old, to=dtype), op.Cast(count, to=dtype))
     places = op.Cast(counted(count), to=dtype)
     points = op.Add(places, scalar(shift, dtype)) if shift else places
-    near = op.Cast(op.Mul(points, ratio), to=DataType.FLOAT)  # also PyTorch rounds down what it rounded to float32
-    return op.Min(op.Cast(near, to=DataType.INT64), op.Sub(old, integers(1)))
+    index = op.Cast(op.Cast(op.Mul(points, ratio), to=DataType.FLOAT), to=DataType.INT64)  # float32 first, as PyTorch
+    return op.Min(index, op.Sub(old, integers(1))) if factor else index  # a quotient of sizes rounds to no place beyond
 
 
 def _attention(
