@@ -49,8 +49,8 @@ def torch_outputs(
     with caught, quiet(), state, eager_branches(), stable_sorts(), torch.no_grad(), cast_on_use(model, wanted):
         own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
         # transformers reads masks from their end, which in a static cache is behind the text.
-        spec, given, placed = growing_call(part.spec, own) if WRITE_INDICES in own else (part.spec, own, tuple)
-        outputs = flat_forward(model, spec)(tensors_for(model, spec, given, dtype))
+        spec, inputs, in_buffers = growing_call(part.spec, own) if WRITE_INDICES in own else (part.spec, own, tuple)
+        outputs = flat_forward(model, spec)(tensors_for(model, spec, inputs, dtype))
 
     def array(output: Any) -> Array:
         is_wide, is_half = torch.float64 in (output.dtype, dtype), output.dtype == torch.float16 != computed
@@ -58,7 +58,7 @@ def torch_outputs(
         values: Array = (output.detach().to(wide) if output.is_floating_point() else output).numpy()
         return values
 
-    return placed([*map(array, outputs)])
+    return in_buffers([*map(array, outputs)])
 
 
 def _cannot_run(model: Any, part: Part, arrays: Mapping[str, Array], case: str, error: Exception) -> str:
