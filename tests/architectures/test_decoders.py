@@ -242,8 +242,7 @@ def test_a_cache_has_a_layer_for_each_that_has_tensors():
 
 @pytest.mark.skipif("dory" not in CONFIG_MAPPING, reason="this version of transformers lacks the model type")
 def test_a_decoder_with_loops_agrees_with_a_cache(tmp_path):
-    sizes = {**LAYERS, "n_recurrent_layers": 1}
-    model = shrunk.model("dory", "DoryForCausalLM", **sizes)
+    model = shrunk.model("dory", "DoryForCausalLM", **{**LAYERS, "n_recurrent_layers": 1})
     result = assert_agreement(onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / "out"))
     keys = [name for name in result.inputs if name.endswith(".key")]
     assert keys == [f"past_key_values.{layer}.key" for layer in range(4)]

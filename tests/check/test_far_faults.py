@@ -51,8 +51,7 @@ def clipped(limit, model):
 
 
 def louder_layer(layer, model):
-    weight = f"model.layers.{layer}.self_attn.q_proj.weight"
-    (product,) = users(model, weight)
+    (product,) = users(model, f"model.layers.{layer}.self_attn.q_proj.weight")
     readers = users(model, product.output[0])
     far = insert(model, readers[0], "Greater", ["position_ids", new_constant(model, np.array(600))])
     factor = insert(

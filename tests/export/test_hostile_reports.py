@@ -94,8 +94,7 @@ def test_external_data_outside_the_folder_is_not_loaded(location, fault, tmp_pat
     assert words in refusal(InvalidSpec, onnxfn.load, out)
     assert words in refusal(CheckFailed, open_session, out / "model.onnx")
     assert words in refusal(InvalidSpec, graph_summary, out / "model.onnx")
-    facts = {"model.onnx": FACTS}
-    (out / REPORT_FILE).write_text(report_text(files=facts, graphs={"model.onnx": {}}))
+    (out / REPORT_FILE).write_text(report_text(files={"model.onnx": FACTS}, graphs={"model.onnx": {}}))
     assert any(words in fault for fault in onnxfn.verify(out).faults)
 
 

@@ -51,8 +51,7 @@ def test_experts_are_one_operator_whose_body_computes_the_same(name, stored, tmp
     torch.manual_seed(0)
     model, (edit, operator, share) = MODELS[name]().eval(), STORED[stored]
     spec = edit(with_opset(spec_for(name, "text-generation-with-past"), 27))
-    exported = export(spec, model, tmp_path / "out")
-    assert exported.report.passed
+    assert export(spec, model, tmp_path / "out").report.passed
     path = next((tmp_path / "out").glob("*.onnx"))
     counts = Counter(node.op_type for node in onnx.load(path).graph.node)
     assert counts[operator] >= 2

@@ -140,8 +140,7 @@ def test_the_order_of_a_dense_tensor_gives_its_strides(pair):
     tensor, _ = pair
     order = memory_order(tensor)
     assert sorted(order) == [*range(tensor.dim())]
-    strides = strides_in_order(tensor.shape, order)
-    assert torch.equal(tensor.as_strided(tensor.shape, strides), tensor)
+    assert torch.equal(tensor.as_strided(tensor.shape, strides_in_order(tensor.shape, order)), tensor)
 
 
 def test_a_tensor_with_gaps_or_repeated_elements_has_no_order():

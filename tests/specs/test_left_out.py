@@ -46,8 +46,7 @@ def test_a_constant_is_not_left_out_and_a_removed_input_is():
 
 def test_a_condition_that_the_configuration_does_not_set_is_the_reason():
     spec = onnxfn.compose(BERT, onnxfn.takes("bbox", "batch_size sequence_length 4", "boxes", when="has_boxes"))
-    config = {**BERT_CONFIG, "has_boxes": False}
-    (line,) = omitted(spec, config, "input_ids bbox")
+    (line,) = omitted(spec, {**BERT_CONFIG, "has_boxes": False}, "input_ids bbox")
     assert line == onnxfn.LeftOut("bbox", "the configuration does not set has_boxes")
 
 

@@ -55,8 +55,7 @@ def test_a_pad_token_that_is_not_in_the_vocabulary_is_in_no_text(pad):
 def test_a_text_of_a_model_that_pools_at_its_end_has_several_end_tokens():
     config = {"text_config": {"vocab_size": 99, "eos_token_id": 98, "pad_token_id": 98}}
     config |= {"vision_config": {"image_size": 32}}
-    spec = spec_for("clip", "feature-extraction")
-    ids = dummies(case_of(spec, config, SPECIAL_TOKENS), {})["input_ids"]
+    ids = dummies(case_of(spec_for("clip", "feature-extraction"), config, SPECIAL_TOKENS), {})["input_ids"]
     assert ((ids == 98).sum(axis=1) > 1).all()
 
 

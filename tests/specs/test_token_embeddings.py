@@ -45,8 +45,7 @@ def test_one_graph_of_an_encoder_decoder_takes_embeddings():
 @given(some.specs)
 def test_adding_twice_equals_adding_once(spec):
     ids = onnxfn.takes("input_ids", "batch_size sequence_length", "token_ids")
-    plain = onnxfn.compose(evolve(spec, parts=onnxfn.Parts()), ids)
-    once = onnxfn.with_inputs_embeds(plain)
+    once = onnxfn.with_inputs_embeds(onnxfn.compose(evolve(spec, parts=onnxfn.Parts()), ids))
     assert onnxfn.with_inputs_embeds(once) == once
 
 

@@ -61,8 +61,7 @@ def write_files(model, folder, **options):
     places = weight_placements(model, DATA_FILE, **options)
     digests = write_external_data(model, data_file, places)
     stated = {data_file.name: digests[0]} if digests else {}
-    written = write_graph(model, folder / "model.onnx", places, stated)
-    assert written == sha256_of(folder / "model.onnx")
+    assert write_graph(model, folder / "model.onnx", places, stated) == sha256_of(folder / "model.onnx")
     return (folder / "model.onnx", *([data_file] if digests else []))
 
 
@@ -80,8 +79,7 @@ def raws(draw):
 @given(raws(), st.sampled_from([0, 1 << 30]))
 def test_written_weights_are_equal_when_they_are_read(tmp_path_factory, raws, threshold):
     folder = tmp_path_factory.mktemp("files")
-    model = graph(weights(raws))
-    files = write_files(model, folder, threshold=threshold)
+    files = write_files(graph(weights(raws)), folder, threshold=threshold)
     large = [raw for raw in raws.values() if raw.nbytes >= MIN_EXTERNAL_BYTES]
     assert [file.name for file in files] == ["model.onnx", *(["model.onnx_data"] if large and not threshold else [])]
     onnx.checker.check_model(str(files[0]), full_check=True)

@@ -74,8 +74,7 @@ def _has_tower(name: str, model_or_config: Any, part: str) -> bool:
 
 def has_section(model_or_config: Any, part: str) -> bool:
     """Whether a tower may exist: False if the configuration denies it. Its section is None then, as in Gemma 4 26B."""
-    section = {VISION: "vision_config", AUDIO: "audio_config"}[part]
-    return snapshot(model_or_config).get(section, {}) is not None
+    return snapshot(model_or_config).get({VISION: "vision_config", AUDIO: "audio_config"}[part], {}) is not None
 
 
 def reads_features(model_or_config: Any, task: str | None) -> bool:

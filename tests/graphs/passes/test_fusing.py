@@ -57,8 +57,7 @@ def fused(result, part="model"):
 
 @pytest.mark.parametrize("model_type", DECODERS)
 def test_a_decoder_is_fused_and_agrees(model_type, tmp_path):
-    result = exported(model_type, PAST, tmp_path)
-    assert fused(result) == DECODERS[model_type]
+    assert fused(exported(model_type, PAST, tmp_path)) == DECODERS[model_type]
     counts = operator_counts(tmp_path)
     assert {domain for domain, _ in counts} == {""}
     assert not counts["", "Softmax"]

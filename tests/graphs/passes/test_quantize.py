@@ -159,8 +159,7 @@ def test_a_convolution_of_integers(bias, signed):
     model.graph.inputs.remove(weight)
     weight.meta[SLOT] = Slot("w")
     model.graph.initializers.add(weight)
-    rule = evolve(INTEGERS, signed=signed)
-    quantized = bound(quantize_weights(model, [rule])[0], tensors)
+    quantized = bound(quantize_weights(model, [evolve(INTEGERS, signed=signed)])[0], tensors)
     (actual,) = run_unoptimized(quantized, **{name: feeds[name] for name in feeds if name != "w"})
     assert "ConvInteger" in operators(quantized)
     assert np.sqrt(np.mean((actual - expected) ** 2) / np.mean(expected**2)) < 0.02
@@ -178,8 +177,7 @@ def test_the_kernel_computes_the_same_with_and_without_optimization():
 def test_one_bias_for_each_expert_stays_and_is_not_named():
     """A lookup reads it as it reads a table, but a bias is worth its bytes."""
     model, _ = slotted("lookup")
-    value = model.graph.initializers["w"]
-    value.meta[SLOT] = Slot("experts.gate_up_proj_bias")
+    model.graph.initializers["w"].meta[SLOT] = Slot("experts.gate_up_proj_bias")
     quantized, left = quantize_weights(model, [FOUR])
     assert operators(quantized) == ["Gather"]
     assert left == ()
