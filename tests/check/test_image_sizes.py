@@ -153,8 +153,7 @@ def test_images_have_as_many_patches_as_the_windows_of_a_detector_need(model_typ
 
 
 def test_texts_are_at_most_as_long_as_the_file_says():
-    config = {"vocab_size": 99, "type_vocab_size": 2}
-    part = plan(compose(onnxfn.text_encoder, onnxfn.bert_inputs), config).parts[0]
+    part = plan(compose(onnxfn.text_encoder, onnxfn.bert_inputs), {"vocab_size": 99, "type_vocab_size": 2}).parts[0]
     every = check_cases(part, limits=[Condition("sequence_length <= 9")])
     lengths = [known_sizes(case.spec, {})["sequence_length"] for case in every]
     assert max(lengths) == 9

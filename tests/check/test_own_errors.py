@@ -87,8 +87,7 @@ def test_what_the_error_of_an_earlier_case_allows_is_allowed_with_float64(classi
 
 def test_a_case_needs_no_float64_if_an_earlier_one_shows_a_larger_error():
     expected = np.ones(100)
-    actual = expected + 40 * FLOAT32.unit_roundoff
-    arrays = (actual.astype(np.float32), expected.astype(np.float32))
+    arrays = ((expected + 40 * FLOAT32.unit_roundoff).astype(np.float32), expected.astype(np.float32))
     comparison = compare(SPEC, "y", "two", *arrays, exact=Exact(known=rounded(30)))
     assert comparison.passed
     assert comparison.reference == "PyTorch in float32, by its own error that is known before"

@@ -34,6 +34,10 @@ def whole(x: torch.Tensor) -> torch.Tensor:
     return (5 * x).round().long()
 
 
+def bits(x: torch.Tensor) -> torch.Tensor:
+    return (90 * x).abs().byte()
+
+
 EXPORTED: Mapping[str, Operator] = {
     "addmm": Operator(lambda x: torch.addmm(x[:, :1], x, WHOLE.float(), beta=x.shape[0], alpha=1 / x.shape[0]), ROWS),
     "addmm of integers": Operator(lambda x: torch.addmm(whole(x)[:, :1], whole(x), WHOLE, beta=2, alpha=3), ROWS),
@@ -65,6 +69,7 @@ EXPORTED: Mapping[str, Operator] = {
     "median of ties": Operator(lambda x: ties(x).median(0, keepdim=True).values, ROWS),
     "median of integers": Operator(lambda x: ties(x).long().median(1).values, ROWS),
     "median of NaN": Operator(lambda x: torch.where(x > 1, torch.nan, x).median(1).values, ROWS),
+    "<<": Operator(lambda x: (bits(x) >> 1, bits(x) << 3, bits(x) >> bits(x) % 8, bits(x).char() >> 1), ROWS),
     "modulo a size": Operator(lambda x: (whole(x) % x.shape[0], x.shape[0] % (whole(x).abs() + 1)), ROWS),
     "numbers from sizes": Operator(
         lambda x: (x ** x.shape[0], whole(x) % (x.shape[0] / 2), whole(x) & x.shape[0], whole(x) * (x.shape[0] / 2)),

@@ -41,7 +41,7 @@ def size_findings(part: Part, reference: Reference) -> tuple[str, ...]:
         f"{part.name}: {output.name!r} has the shape {list(array.shape)} in PyTorch at {reference.case}, "
         f"but its axes are planned as {output.axes}: {_size_advice(output)}"
         for output, array in pairs
-        if any(_differs(symbol, array.shape[axis], sizes) for axis, symbol in symbols(output.axes).items())
+        if any(_differs(symbol, array.shape[axis : axis + 1], sizes) for axis, symbol in symbols(output.axes).items())
     )
 
 
@@ -101,11 +101,12 @@ def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> 
     return tuple(dict.fromkeys((graph_dtype(spec, "float"), "float32", *own)))
 
 
-def _differs(symbol: str, size: int, sizes: dict[str, int]) -> bool:
-    """Whether a size is not that of its symbol, as far as the sizes of its names are known."""
+def _differs(symbol: str, size: tuple[int, ...], sizes: dict[str, int]) -> bool:
+    """Whether a size is not that of its symbol, as far as its names are known; `size` is empty if the axis is gone."""
     if symbol in sizes:
-        return size != sizes[symbol]
-    return sizes.keys() >= set(terms(symbol)) and size != value(symbol, sizes)
+        return size != (sizes[symbol],)
+    # What ends before it begins is empty: the size of `time - 2` is 0 at time=1.
+    return sizes.keys() >= set(terms(symbol)) and size != (max(0, value(symbol, sizes)),)
 
 
 def _size_advice(output: OutputSpec) -> str:

@@ -121,8 +121,7 @@ def can_decode(part: Part, plan: Plan) -> bool:
     has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
     has_linked_parts = {link.part for link in part.spec.links} <= {other.name for other in plan.parts}
     gives_all = "logits" in spec.outputs and (NUM_LOGITS_TO_KEEP in spec.inputs or not has_last_logits(spec))
-    is_causal = not reads_prompts_both_ways(spec.call)
-    decodes = takes_tokens and gives_all and is_causal
+    decodes = takes_tokens and gives_all and not reads_prompts_both_ways(spec.call)
     return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts and _texts_are_in_range(spec)
 
 

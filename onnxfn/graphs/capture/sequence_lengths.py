@@ -44,15 +44,13 @@ class PackedSizes:
 
 def packed(steps: Any, sizes: PackedSizes) -> Any:
     """The steps of a tensor `[time, batch, ...]` without padding, one after the other."""
-    positions = _is_step(steps.shape[0], sizes.lengths).flatten().nonzero().squeeze(1)
-    return steps.flatten(0, 1).index_select(0, positions)
+    return steps.flatten(0, 1).index_select(0, _is_step(steps.shape[0], sizes.lengths).flatten().nonzero().squeeze(1))
 
 
 def padded(data: Any, sizes: PackedSizes, time: Any, padding: float = 0.0) -> Any:
     """The steps of packed sequences as a tensor `[time, batch, ...]`, which is `padding` after the last of each."""
     is_step = _is_step(time, sizes.lengths)
-    ranks = (is_step.flatten().long().cumsum(0) - 1).clamp(min=0)
-    steps = data.index_select(0, ranks).unflatten(0, is_step.shape)
+    steps = data.index_select(0, (is_step.flatten().long().cumsum(0) - 1).clamp(min=0)).unflatten(0, is_step.shape)
     return steps.where(is_step.reshape(*is_step.shape, *[1] * (data.dim() - 1)), padding)
 
 

@@ -119,8 +119,7 @@ def _joined_programs(programs: Sequence[Any]) -> Any:
         _check_alike(modules, same, {len(graph) for graph in graphs})
         node, arguments = same[0], [(each.args, each.kwargs) for each in same]
         near = {of: size for each in node.all_input_nodes for of, size in shown[each].items()}
-        find = partial(_formula, sizes=sizes, near=near, before=node)
-        node.args, node.kwargs = _joined(arguments, places, find)
+        node.args, node.kwargs = _joined(arguments, places, partial(_formula, sizes=sizes, near=near, before=node))
         shapes = (getattr(each.meta.get("val"), "shape", ()) for each in same)
         shown[node] = {of: (node, axis) for axis, of in enumerate(zip(*shapes, strict=False))}
         sizes |= {of: size for of, size in shown[node].items() if of not in sizes and len({*of}) > 1}

@@ -66,8 +66,7 @@ def _norm(mean: Any) -> Norm | None:
     epsilon, quotient = _quotient(mean.outputs[0]) or (0.0, None)
     if quotient is None or not any(value is x for value in quotient.inputs):
         return None
-    of_mean = mean.op_type == "ReduceMean"
-    return (_scaled_norm if of_mean else _unit_norm)(x, epsilon, quotient.outputs[0])
+    return (_scaled_norm if mean.op_type == "ReduceMean" else _unit_norm)(x, epsilon, quotient.outputs[0])
 
 
 def _squared(value: Any) -> Any:

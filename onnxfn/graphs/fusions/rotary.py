@@ -194,8 +194,7 @@ def _heads_axis(graph: Any, cos: Any, sin: Any, x: Any, width: int) -> int | Non
     if batch != full[0] and not is_readable:
         return None
     for axis, length_axis in ((1, 2), (2, 1)):
-        fits = middle[axis - 1] == 1 and middle[length_axis - 1] == full[length_axis]
-        if fits and isinstance(full[axis], int):
+        if middle[axis - 1] == 1 and middle[length_axis - 1] == full[length_axis] and isinstance(full[axis], int):
             return axis
     return None
 
@@ -289,8 +288,7 @@ def _each_once(last: Any, table: Any, rotation: Rotation) -> Any:
         return table
     end, step = (rotation.size, 2) if rotation.layout == PAIRS else (rotation.size // 2, 1)
     bounds = [nodes.int_constant(last.graph, number) for number in (0, end, 2, step)]
-    sizes = (*nodes.shape_of(table)[:2], rotation.size // 2)
-    return nodes.insert_value(last, "Slice", [table, *bounds], table, sizes)
+    return nodes.insert_value(last, "Slice", [table, *bounds], table, (*nodes.shape_of(table)[:2], rotation.size // 2))
 
 
 def _for_batch(last: Any, table: Any, rotation: Rotation) -> Any:

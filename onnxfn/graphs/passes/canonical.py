@@ -41,8 +41,7 @@ def _order_nodes(graph: Any) -> None:
         for inner in subgraphs(node):
             _order_nodes(inner)
     ordered, entered = list[Any](), set[Any]()
-    wanted = chain(_nodes_of(graph.outputs, graph), list(graph))
-    pending: list[tuple[Any, Iterator[Any]]] = [(None, wanted)]
+    pending: list[tuple[Any, Iterator[Any]]] = [(None, chain(_nodes_of(graph.outputs, graph), list(graph)))]
     while pending:
         node, needed = pending[-1]
         following = next((other for other in needed if other not in entered), None)

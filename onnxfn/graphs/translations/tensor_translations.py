@@ -150,8 +150,7 @@ def _mantissas(divisor: Any) -> Any:
 
 
 def _masked_select(tensor: Any, mask: Any) -> Any:
-    chosen = op.Reshape(op.Expand(mask, op.Shape(tensor)), integers(-1))
-    return op.Compress(op.Expand(tensor, op.Shape(mask)), chosen)
+    return op.Compress(op.Expand(tensor, op.Shape(mask)), op.Reshape(op.Expand(mask, op.Shape(tensor)), integers(-1)))
 
 
 def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
@@ -283,8 +282,7 @@ def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim
     length = integers(last_dim_size) if is_known else op.Reshape(last_dim_size, integers(-1))
     last = op.Div(op.Sub(length, integers(1)), integers(2))
     # The other half is the mirrored conjugate of the first.
-    mirrored = op.Slice(conjugate, last, integers(0), integers(axis), integers(-1))
-    spectrum = op.Concat(spectrum, mirrored, axis=axis)
+    spectrum = op.Concat(spectrum, op.Slice(conjugate, last, integers(0), integers(axis), integers(-1)), axis=axis)
     signal = fft.aten__fft_c2c(spectrum, dim, normalization, False)
     return op.Squeeze(op.Slice(signal, integers(0), integers(1), integers(-1)), integers(-1))
 
@@ -347,8 +345,7 @@ def _sortable(tensor: Any) -> Any:
     """A tensor of the same order in a dtype that ONNX Runtime sorts, with infinity in place of NaN."""
     if not tensor.dtype.is_floating_point():
         return op.Cast(tensor, to=DataType.INT64)
-    infinity = scalar(float("inf"), tensor.dtype)
-    numbers = op.Where(op.IsNaN(tensor), infinity, tensor)
+    numbers = op.Where(op.IsNaN(tensor), scalar(float("inf"), tensor.dtype), tensor)
     is_sorted = tensor.dtype in (DataType.FLOAT, DataType.DOUBLE)
     return numbers if is_sorted else op.Cast(numbers, to=DataType.FLOAT)
 
@@ -394,8 +391,7 @@ def _running_extreme(comparison: str, tensor: Any, dim: int) -> Sequence[Any]:
 def _cumprod(tensor: Any, dim: int, dtype: int = -1) -> Any:
     """The product of the elements up to each along an axis; torch decomposes it."""
     default = tensor.dtype if tensor.dtype.is_floating_point() else DataType.INT64
-    factors = cast(tensor, default if dtype == -1 else DataType(dtype))
-    return _folded(op.Mul, 1, "product", factors, dim)
+    return _folded(op.Mul, 1, "product", cast(tensor, default if dtype == -1 else DataType(dtype)), dim)
 
 
 def _logaddexp(left: Any, right: Any) -> Any:

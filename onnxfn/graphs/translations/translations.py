@@ -39,6 +39,9 @@ WEIGHTS = ("p_", "b_")  # names of parameters and buffers in a trace, whose inpu
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
     """Operator of torch -> a function that computes it on onnxscript values, for a graph of this opset."""
     aten = torch.ops.aten
+    left, right = aten.bitwise_left_shift, aten.bitwise_right_shift
+    to_left = partial(_shift, "LEFT", core.aten_bitwise_left_shift)
+    to_right = partial(_shift, "RIGHT", core.aten_bitwise_right_shift)
     later = {"Gelu": {aten.gelu.default: opset20.Gelu}, "TensorScatter": {aten.slice_scatter.default: _slice_scatter}}
     return {
         **tensor_translations(),
@@ -46,6 +49,8 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         math.ceil: partial(_whole, op.Ceil),
         math.floor: partial(_whole, op.Floor),
         math.trunc: partial(_whole, op.Identity),
+        **dict.fromkeys((aten.__lshift__.Scalar, left.Tensor_Scalar, aten.__lshift__.Tensor, left.Tensor), to_left),
+        **dict.fromkeys((aten.__rshift__.Scalar, right.Tensor_Scalar, aten.__rshift__.Tensor, right.Tensor), to_right),
         aten.addmm.default: _addmm,
         aten.adaptive_avg_pool1d.default: partial(_adaptive_avg_pool, 1),
         aten.adaptive_avg_pool2d.default: partial(_adaptive_avg_pool, 2),
@@ -85,6 +90,13 @@ def _floor_quotient(dividend: Any, divisor: Any) -> Any:
     producer = dividend.producer() if hasattr(dividend, "producer") else None
     is_negative = producer is not None and producer.op_type == "Neg"
     return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)) if is_negative else dividend, divisor)
+
+
+def _shift(direction: str, function: Callable[..., Any], tensor: Any, by: Any) -> Any:
+    """The bits of a tensor, shifted by a number or by a tensor; torch's table gives a sign to bytes without one."""
+    count = by if isinstance(by, onnx_ir.Value) else scalar(by, tensor.dtype)
+    is_signed = tensor.dtype != DataType.UINT8
+    return function(tensor, count) if is_signed else op.BitShift(tensor, count, direction=direction)
 
 
 def _whole(rounded: Any, number: Any) -> Any:
@@ -294,8 +306,7 @@ def _attention(
     # which translates attention with a dynamic head size, computes the mean of all values for a query without keys.
     # This shows in every left-padded batch of a model with a sliding window (modernbert).
     dtype = query.dtype
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scaled = op.Mul(query, scalar(factor, dtype))
+    scaled = op.Mul(query, scalar(query.shape[-1] ** -0.5 if scale is None else scale, dtype))
     *leading, last_but_one, last = range(len(query.shape))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[*leading, last, last_but_one]))
     added, has_keys = attn_mask, None
