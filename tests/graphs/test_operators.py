@@ -12,7 +12,7 @@ from onnxfn import CaptureFailed, CheckFailed, InvalidSpec, OnnxfnError
 DEFAULT = "cdist of many rows", "cond", "cummax", "median of NaN", "modulo a size", "pow_", "searchsorted", "<<", "vmap"
 """The operators of the default run; the others are in the sweep."""
 
-REFUSED_BY_DEFAULT = ("mode", "numpy", "inverse")
+REFUSED_BY_DEFAULT = ("mode", "numpy", "inverse", "split")
 
 
 def names(table, default):

@@ -165,8 +165,7 @@ def _held(truth: Callable[[Any], bool], noted: Noted) -> Callable[[Any], bool]:
         except RuntimeError as error:
             caller: Any = currentframe().f_back  # type: ignore[union-attr]
             code, condition_end = caller.f_code, caller.f_lasti // 2 - 1
-            test = next(islice(code.co_positions(), condition_end, None), None)
-            holds = _truths_of(code.co_filename).get(test)
+            holds = _truths_of(code.co_filename).get(next(islice(code.co_positions(), condition_end, None), None))
             of_counts = _of_counts(condition) if holds is None else None
             if of_counts is not None:
                 note(noted, caller, condition.node.expr, of_counts)

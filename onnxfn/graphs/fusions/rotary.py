@@ -78,8 +78,7 @@ def _half_turn(negation: Any, index: int) -> HalfTurn | None:
 
 def _half_turn_of_pairs(negation: Any) -> HalfTurn | None:
     """`stack(-x[1::2], x[::2])`, whose last two axes are merged."""
-    unsqueeze = nodes.sole_consumer(negation.outputs[0], "Unsqueeze")
-    concat = _concat_along_last(nodes.first_output(unsqueeze), 0)
+    concat = _concat_along_last(nodes.first_output(nodes.sole_consumer(negation.outputs[0], "Unsqueeze")), 0)
     reshape = nodes.sole_consumer(nodes.first_output(concat), "Reshape")
     size = nodes.last_size(nodes.first_output(reshape))
     if concat is None or reshape is None or size is None or nodes.shape_of(concat.outputs[0])[-2:] != (size // 2, 2):
@@ -141,8 +140,7 @@ def _factors(difference: Any, total: Any) -> Iterator[tuple[Any, Any, Any, Any]]
 def _from_pairs(a: Any, b: Any) -> Any:
     """The tensor whose elements alternate between `a` and `b`, if both are read from its pairs; else None."""
     first, second = (nodes.first_input(nodes.producer(part, "Squeeze")) for part in (a, b))
-    pairs = _common_source(2, (first, (0, 1, 1)), (second, (1, 2, 1)))
-    x = nodes.first_input(nodes.producer(pairs, "Reshape"))
+    x = nodes.first_input(nodes.producer(_common_source(2, (first, (0, 1, 1)), (second, (1, 2, 1))), "Reshape"))
     return x if nodes.shape_of(x) == (*nodes.shape_of(a)[:-1], nodes.shape_of(a)[-1] * 2) else None
 
 

@@ -128,8 +128,7 @@ def elementwise_rules() -> Mapping[Any, Rule]:
     """The rules of operators that torch does not decompose."""
     aten = torch.ops.aten
     rules = {getattr(aten, name).default: _like_floats for name in ELEMENTWISE.split()}
-    pairs = (aten.add, aten.sub, aten.mul, aten.div)
-    rules.update(dict.fromkeys((pair.Tensor for pair in pairs), _like_both))
+    rules.update(dict.fromkeys((pair.Tensor for pair in (aten.add, aten.sub, aten.mul, aten.div)), _like_both))
     return {**rules, aten._scaled_dot_product_flash_attention_for_cpu.default: _attended}
 
 

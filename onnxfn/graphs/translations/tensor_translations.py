@@ -346,8 +346,7 @@ def _sortable(tensor: Any) -> Any:
     if not tensor.dtype.is_floating_point():
         return op.Cast(tensor, to=DataType.INT64)
     numbers = op.Where(op.IsNaN(tensor), scalar(float("inf"), tensor.dtype), tensor)
-    is_sorted = tensor.dtype in (DataType.FLOAT, DataType.DOUBLE)
-    return numbers if is_sorted else op.Cast(numbers, to=DataType.FLOAT)
+    return numbers if tensor.dtype in (DataType.FLOAT, DataType.DOUBLE) else op.Cast(numbers, to=DataType.FLOAT)
 
 
 def _searchsorted(
