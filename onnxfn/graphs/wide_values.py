@@ -47,7 +47,7 @@ def overflowing_values(model: Any, ranges: Mapping[str, tuple[float, float]]) ->
     for node in graph:
         inputs = {*nodes.all_inputs(node)}
         is_weighted = node.op_type not in ("Shape", "Size") and not weighted.isdisjoint(inputs)
-        weighted.update(each for each in node.outputs if is_weighted and not _is_bool(each))
+        weighted.update(each for each in node.outputs if is_weighted and getattr(each.dtype, "name", "") != "BOOL")
         for value in node.outputs:
             least, largest = ranges.get(value.name, (0.0, 0.0))
             size, most = max(-least, largest), LARGEST / MARGIN
@@ -114,10 +114,6 @@ def keep_in_float32(model: Any, sizes: Reach) -> Any:
 
 def _is_half(value: Any) -> bool:
     return value is not None and value.dtype is not None and value.dtype.name == "FLOAT16"
-
-
-def _is_bool(value: Any) -> bool:
-    return value.dtype is not None and value.dtype.name == "BOOL"
 
 
 def _again(node: Any, inputs: Sequence[Any], dtype: Any) -> Any:

@@ -25,8 +25,7 @@ def line(folder):
     texts = []
     for file in sorted(folder.rglob("*.onnx")):
         model = onnx_ir.load(file)
-        graphs = [model.graph, *model.functions.values()]
-        nodes = sum(1 for graph in graphs for _ in graph.all_nodes())
+        nodes = sum(1 for graph in [model.graph, *model.functions.values()] for _ in graph.all_nodes())
         shapes = [value.shape for value in (*model.graph.inputs, *model.graph.outputs)]
         axes = sum(not isinstance(size, int) for shape in shapes for size in shape)
         texts.append(f"{file.name} {nodes} nodes {axes} axes")

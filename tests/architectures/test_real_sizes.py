@@ -43,8 +43,7 @@ def test_the_recorded_results_are_of_rows_and_their_tasks():
 def test_each_row_that_does_not_pass_has_its_reason():
     swept = {name: result for name, result in real_sizes.seen().items() if real_sizes.is_swept(result)}
     failed = {name for name, result in swept.items() if not real_sizes.passed(result)}
-    known = {name for name in failed if not real_sizes.is_left(swept[name])}
-    assert known <= real_sizes.REASONS.keys() <= failed
+    assert {name for name in failed if not real_sizes.is_left(swept[name])} <= real_sizes.REASONS.keys() <= failed
 
 
 def test_statistics_of_the_dummy_inputs_let_the_classes_of_a_deep_network_vary():

@@ -4,6 +4,7 @@ import pytest
 import swept
 import tiny
 from agreement import assert_agreement, assert_axis_sizes
+from command_line import exported_checkpoint
 from sizes import SPECIAL
 from warm import warm
 
@@ -74,6 +75,23 @@ def test_a_model_agrees_with_pytorch(model_type, task, tmp_path):
 def test_a_deberta_with_segments_has_an_input_for_them(tmp_path):
     result = export_checked("deberta", "feature-extraction", tmp_path / "out", type_vocab_size=2)
     assert "token_type_ids" in result.inputs
+
+
+@pytest.mark.parametrize(
+    ("model_type", "loader", "first"),
+    [
+        ("clip_text_model", "CLIPTextModelWithProjection", "text_embeds"),
+        ("clip_vision_model", "CLIPVisionModelWithProjection", "image_embeds"),
+        ("clap_text_model", "ClapTextModelWithProjection", "text_embeds"),
+        ("metaclip_2_vision_model", "MetaClip2VisionModelWithProjection", "image_embeds"),
+    ],
+)
+def test_a_class_that_projects_returns_its_embeddings_and_states(model_type, loader, first, tmp_path):
+    model = tiny.model(model_type, loader, projection_dim=16)
+    result = assert_axis_sizes(assert_agreement(onnxfn.export(onnxfn.spec_for(model), model, tmp_path / "out")))
+    assert list(result.outputs) == [first, "last_hidden_state"]
+    for words in ((), ("--dry-run",)):
+        assert f"  {first} " in exported_checkpoint(model, tmp_path / f"folder{len(words)}", *words).stdout
 
 
 @pytest.mark.sweep

@@ -53,8 +53,7 @@ def test_speecht5_speaks_as_transformers(tmp_path, monkeypatch):
 
     monkeypatch.setattr(modeling_speecht5.SpeechT5SpeechDecoderPrenet, "_consistent_dropout", dropout_of_the_file)
     stopped_by_length = {"threshold": 9.0, "maxlenratio": 2 * STEPS / text.shape[1] + 0.01, "vocoder": model.vocoder}
-    tensors = (torch.from_numpy(text), torch.from_numpy(speaker))
-    expected = model.generate_speech(*tensors, **stopped_by_length).numpy()
+    expected = model.generate_speech(torch.from_numpy(text), torch.from_numpy(speaker), **stopped_by_length).numpy()
     assert expected.shape == (2 * STEPS * 6,)
     np.testing.assert_allclose(speech_from_onnx(tmp_path / "out", text, speaker), expected, atol=1e-4)
 

@@ -19,8 +19,7 @@ def assert_found(request, record_property):
                 return {**before, record_as: {**before.get(record_as, {}), name: line}}
 
             swept.update("mutants", with_line, (record_as, name))
-        not_found = [one for one in results if one.status in (MISSED, RAW)]
-        assert verdicts.lines(not_found) == []
+        assert verdicts.lines([one for one in results if one.status in (MISSED, RAW)]) == []
         return results
 
     return run

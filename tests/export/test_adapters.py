@@ -100,8 +100,7 @@ def test_a_merged_weight_is_rounded_once_and_lies_in_a_file_without_a_name():
 
 def test_the_command_line_merges_an_adapter_into_a_bfloat16_checkpoint(tmp_path):
     base = peft_adapters.base_model("patterns").bfloat16()
-    adapter = ("--adapter", peft_adapters.FOLDER / "patterns")
-    exported_checkpoint(base, tmp_path, "--task", "text-generation", *adapter)
+    exported_checkpoint(base, tmp_path, "--task", "text-generation", "--adapter", peft_adapters.FOLDER / "patterns")
     exported = onnxfn.load(tmp_path / "out")
     merged = in_dtype(adapted("patterns", base), "float32")
     ids = np.arange(10).reshape(2, 5)

@@ -185,8 +185,7 @@ def test_a_target_that_is_a_file_leaves_its_neighbours_alone(tmp_path):
     write(tmp_path / "a.onnx", "a.data")
     write(tmp_path / "b.onnx", "b.data")
     write(tmp_path / "onnx" / "c.onnx")
-    destination = Destination(tmp_path / "a.onnx")
-    assert stale_files(destination, [tmp_path / "a.onnx"]) == (tmp_path / "a.data",)
+    assert stale_files(Destination(tmp_path / "a.onnx"), [tmp_path / "a.onnx"]) == (tmp_path / "a.data",)
 
 
 def test_a_file_of_onnxfn_is_not_one_any_more_when_another_program_saves_it(tmp_path):

@@ -40,8 +40,7 @@ class Net(nn.Module):
 
     def forward(self, pixel_values):
         images = nn.functional.relu6(self.stem(pixel_values))
-        expanded = nn.functional.relu6(self.depth(nn.functional.relu6(self.wide(images))))
-        images = images + self.narrow(expanded)
+        images = images + self.narrow(nn.functional.relu6(self.depth(nn.functional.relu6(self.wide(images)))))
         images = torch.relu(self.shortcut(images) + self.inner(images))
         return {"logits": self.head(self.layer(images.flatten(2).mT).mean(1))}
 

@@ -155,8 +155,7 @@ def test_a_checkpoint_that_is_no_folder_is_refused(name, bert, tmp_path):
 
 
 def test_a_dynamic_axis_of_size_1_in_the_sample_is_traced_at_2(bert, tmp_path):
-    spec = onnxfn.compose(FILL_MASK, onnxfn.sized(batch_size=1))
-    result = onnxfn.export(spec, bert, tmp_path / "out")
+    result = onnxfn.export(onnxfn.compose(FILL_MASK, onnxfn.sized(batch_size=1)), bert, tmp_path / "out")
     assert result.report.passed
     assert result.limits == onnxfn.export(FILL_MASK, bert, tmp_path / "other").limits
 

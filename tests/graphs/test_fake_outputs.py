@@ -129,8 +129,7 @@ def formula_at(formula, values):
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_the_shapes_of_a_trace_are_those_of_torch(memory_format):
-    image = torch.randn(2, 3, 12, 16).to(memory_format=memory_format)
-    inputs = (image, torch.arange(10).reshape(2, 5))
+    inputs = (torch.randn(2, 3, 12, 16).to(memory_format=memory_format), torch.arange(10).reshape(2, 5))
     assert [*layouts(inputs, fast_fake_outputs())] == [*layouts(inputs, nullcontext())]
 
 

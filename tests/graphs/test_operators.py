@@ -15,7 +15,7 @@ DEFAULT = (
 )
 """The operators of the default run; the others are in the sweep."""
 
-REFUSED_BY_DEFAULT = ("mode", "numpy", "inverse")
+REFUSED_BY_DEFAULT = ("mode", "numpy", "inverse", "split")
 
 
 def names(table, default):

@@ -83,8 +83,7 @@ def change_bytes(file: Path, draw: random.Random) -> str:
     place = draw.randrange(max(1, len(data)))
     if kind == "byte" and data:
         data[place] ^= 1 << draw.randrange(8)
-    content = {"cut": data[:place], "empty": b"", "byte": data, "more": data + bytes(9)}[kind]
-    file.write_bytes(content)
+    file.write_bytes({"cut": data[:place], "empty": b"", "byte": data, "more": data + bytes(9)}[kind])
     return f"{file.name}: {kind} {place}"
 
 

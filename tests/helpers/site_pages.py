@@ -38,8 +38,7 @@ def write(folder):
         file = folder / "pages" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    configuration = (GUIDE / "mkdocs.yml").read_text()
-    (folder / "mkdocs.yml").write_text(configuration.replace("REPOSITORY", str(ROOT)))
+    (folder / "mkdocs.yml").write_text((GUIDE / "mkdocs.yml").read_text().replace("REPOSITORY", str(ROOT)))
 
 
 def pages():

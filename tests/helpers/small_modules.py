@@ -15,7 +15,6 @@ def module(forward, **members):
 
 def derived_export(model, sample, path=None, axes=None, **options):
     """The export of a model by the spec that is derived from a sample of its arguments; its check passed."""
-    spec = onnxfn.derived(model, sample=sample, axes=axes or {}, **options)
-    result = onnxfn.export(spec, model, path)
+    result = onnxfn.export(onnxfn.derived(model, sample=sample, axes=axes or {}, **options), model, path)
     assert result.report.passed
     return result

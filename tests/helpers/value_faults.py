@@ -71,8 +71,7 @@ def padding_not_skipped(model: g.Model) -> Iterator[Site]:
 
 def all_true(model: g.Model, cast: g.Node) -> None:
     before = cast.input[0]
-    negated = g.insert(model, cast, "Not", [before])
-    cast.input[0] = g.insert(model, cast, "Or", [before, negated])
+    cast.input[0] = g.insert(model, cast, "Or", [before, g.insert(model, cast, "Not", [before])])
 
 
 def table_row_unseen(model: g.Model) -> Iterator[Site]:

@@ -70,8 +70,7 @@ def subject(name: str) -> Subject:
     """The export of a model of `fault_models.MODELS`, which is written once per process."""
     model, spec = fault_models.build(name)
     folder = Path(tempfile.mkdtemp(prefix=f"onnxfn-{name}-"))
-    exported = onnxfn.export(spec, model, folder, overwrite=True)
-    return Subject(name, model, spec, exported, folder)
+    return Subject(name, model, spec, onnxfn.export(spec, model, folder, overwrite=True), folder)
 
 
 def graph_files(name: str) -> dict[str, onnx.ModelProto]:

@@ -96,8 +96,7 @@ def owner_of(kind):
     }
     parent = type("Parent", (), {"f": lambda _: ()} if kind == "inherited" else {})
     class_ = type("Class", (parent,), bodies.get(kind, {}))
-    is_value = kind in ("attribute", "property")
-    return class_, "f", lambda: class_().f if is_value else class_().f(), ()
+    return class_, "f", lambda: class_().f if kind in ("attribute", "property") else class_().f(), ()
 
 
 def replacement(kind, number, before):

@@ -98,6 +98,7 @@ EXPORTED: Mapping[str, Operator] = {
 """Operators that are exported: those of translations of our own, with ties and NaN, and those that run functions."""
 
 REFUSED: Mapping[str, tuple[Operator, str]] = {
+    "split": (Operator(lambda x: x.split(x.shape[0] // 2)[0], ROWS), "aten.split, which .*: the size of the parts"),
     "eigh": (Operator(lambda x: torch.linalg.eigvalsh(positive(x)), SQUARES), "aten._linalg_eigh, .*; compute it f"),
     "fake_quantize": (
         Operator(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), ROWS),

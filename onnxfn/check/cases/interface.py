@@ -105,7 +105,8 @@ def _differs(symbol: str, size: tuple[int, ...], sizes: dict[str, int]) -> bool:
     """Whether a size, none of a missing axis, is not that of its symbol, as far as the sizes of its names are known."""
     if symbol in sizes:
         return size != (sizes[symbol],)
-    return sizes.keys() >= set(terms(symbol)) and size != (value(symbol, sizes),)
+    # What ends before it begins is empty: the size of `time - 2` is 0 at time=1.
+    return sizes.keys() >= set(terms(symbol)) and size != (max(0, value(symbol, sizes)),)
 
 
 def _size_advice(output: OutputSpec) -> str:

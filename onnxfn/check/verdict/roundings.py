@@ -75,8 +75,7 @@ def error_of_sums(model: Any, part: Part, inputs: Mapping[str, Array]) -> Norms:
 
     try:
         with torch.no_grad(), unchanged_eval(model), shapes_alone() as mode, torch_operators(run):
-            tensors = tensors_for(model, part.spec, inputs)
-            flat_forward(model, part.spec)([mode.from_tensor(each) for each in tensors])
+            flat_forward(model, part.spec)([mode.from_tensor(each) for each in tensors_for(model, part.spec, inputs)])
     except Exception as error:  # noqa: BLE001 - a size may depend on values
         raise_no_memory(error)
         return NO_ERROR

@@ -131,8 +131,7 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Any, exact: ExactOu
     yield compare(spec, "logits of new tokens", case, steps, of_texts[:, at_steps], exact=Exact(exact_steps))
     ordinary = ordinary_logits(whole.known.special, of_texts)
     arguments = arguments_of(whole, prompt, ids)
-    part = part_of(whole, arguments)
-    generated = texts_of_generate(whole.model, part, arguments, NEW_TOKENS, whole.known.special)
+    generated = texts_of_generate(whole.model, part_of(whole, arguments), arguments, NEW_TOKENS, whole.known.special)
     yield generate_comparison(spec, texts, generated, ordinary, case)
 
 

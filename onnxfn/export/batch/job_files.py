@@ -31,8 +31,7 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
     Raises:
         ModelNotFound: There is no such folder or file, or no folder with a `config.json` in it.
         UnknownName: A job has an unknown key.
-        InvalidSpec: A file has no JSON lines, a job has no model, leaves `out`, or has a key of the caller, or a value
-            is of a wrong type.
+        InvalidSpec: A file has no JSON lines, a job no model, a key of the caller or a wrong type, or leaves `out`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

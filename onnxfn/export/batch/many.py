@@ -68,8 +68,7 @@ def export_many(
         limits: The limits of each job. A job that exceeds them is stopped.
         memory: The limit in bytes for all running jobs together. The need of a job follows from the sizes of its
             weights and its check; pages of mapped weights count. A job that needs more runs alone, as does a name on
-            the hub whose weights are not in its cache. None: the memory that is available at the start; with an
-            executor no limit.
+            the hub whose weights are not in its cache. None: what is available at the start; with an executor no limit.
         retries: How often a job is started again whose process was killed. Jobs that fail are not started again.
         log: A file with one line of JSON per ended job. A job that it lists as exported is skipped if the checkpoint,
             the job and the versions of packages are the same, and the files exist; otherwise its export is replaced.

@@ -48,8 +48,7 @@ class JobResult:
             export raised an error; `timed out` and `out of memory`: it used more than its limits; `lost`: its process
             was killed; `planned`: `batch_preview` says that it would run.
         seconds: How long the last attempt took.
-        memory_bytes: The peak of anonymous memory of its process, measured 20 times a second. For a planned job: an
-            upper bound of its memory.
+        memory_bytes: The peak of anonymous memory of its process, seen 20 times a second; of a planned job a bound.
         file_bytes: The bytes of the files of the export.
         task: The task of the export; empty if it failed.
         attempts: How often the job was started, at the last time that it had to be; 1 at least.

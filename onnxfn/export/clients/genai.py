@@ -115,8 +115,7 @@ SEARCH = (
 def genai_config(folder: Folder) -> dict[str, str]:
     """`genai_config.json` for a decoder that the runtime can load; nothing for other plans."""
     config = json_object(folder, CONFIG) or {}
-    sees = sees_in_genai(folder.plan, config)
-    part = parts_by_stem(folder.plan)[MERGED_DECODER] if sees else decoder_of(folder.plan)
+    part = parts_by_stem(folder.plan)[MERGED_DECODER] if sees_in_genai(folder.plan, config) else decoder_of(folder.plan)
     if part is None or not config or genai_limits(folder.plan, config):
         return {}
     length = config_value(config, "max_position_embeddings") or config.get("max_target_positions") or 2048

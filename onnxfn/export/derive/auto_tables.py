@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.export.load.class_tasks import loader_of
+from onnxfn.export.load.class_tasks import loader_of, projected_class
 from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical
@@ -105,10 +105,11 @@ def auto_tables() -> Mapping[str, AutoTable]:
 
 
 def listed_model(config: Any, task: str) -> Any:
-    """The model of a configuration by the class that is listed for a task, with random weights."""
+    """The model of a configuration by the class that is listed for a task, or projects, with random weights."""
     import transformers
 
-    loader = getattr(transformers, listed_loader(config.model_type, canonical(task)) or loader_of(task))
+    name = projected_class(config) or listed_loader(config.model_type, canonical(task)) or loader_of(task)
+    loader = getattr(transformers, name)
     is_auto = hasattr(loader, "from_config")
     return pretrained(loader.from_config, config, trust_remote_code=False) if is_auto else loader(config)
 

@@ -152,8 +152,7 @@ def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> Exp
     if hasattr(cache, CACHES["encoder"]):
         if task == SEES and "input_ids" not in inputs:
             read = tuple(input_ for input_ in base.inputs if input_.name != "decoder_input_ids")
-            images = image_seq2seq(ExportSpec(inputs=read))
-            return compose(evolve(base, inputs=()), images, _cache_sizes(result, cache))
+            return compose(evolve(base, inputs=()), image_seq2seq(ExportSpec(inputs=read)), _cache_sizes(result, cache))
         if inputs != ("input_ids", "attention_mask", "decoder_input_ids"):
             return None
         with_experts = hasattr(result, "encoder_router_logits")
@@ -168,8 +167,7 @@ def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> Exp
     parameters = forward_parameters(model)
     position_ids = positions if "position_ids" in parameters else ExportSpec()
     family = compose(text_decoder, CONFIG_KEYS, position_ids, name)
-    may_read_mask = "attention_mask" in parameters or calls_with_others(model)
-    family = family if may_read_mask else without(family, "attention_mask")
+    family = family if "attention_mask" in parameters or calls_with_others(model) else without(family, "attention_mask")
     return evolve(family, cache=evolve(family.cache, rows=states))
 
 

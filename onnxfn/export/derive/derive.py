@@ -13,6 +13,7 @@ from onnxfn.export.derive.auto_tables import listed_model, listed_tasks
 from onnxfn.export.derive.derive_sample import HOW_TO_SPECIFY
 from onnxfn.export.derive.known_inputs import INPUT_FORMS
 from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run, summary
+from onnxfn.export.load.class_tasks import projected_class
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.torch_modes import quiet, shapes_alone
 from onnxfn.specs.algebra.compose import compose
@@ -42,7 +43,7 @@ def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> Expor
     result, refusal = _result_with_cache(model, base, name)
     known = possible.spec_with_cache(model, base, result, name)
     if known is None or not _has_head(known, runs, canonical(task)):
-        known = _spec_without_cache(base, name, runs)
+        known = _spec_without_cache(model, base, name, runs)
     spec = _for_task(model, known, task, refusal)
     return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
 
@@ -96,9 +97,9 @@ def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[R
     raise _not_derivable(model, errors)
 
 
-def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> ExportSpec:
-    """The spec of `base` for a task, with the outputs of the task; with all outputs if the model has none of them."""
-    wanted = {output.name for output in TASKS.get(task, ExportSpec()).outputs}
+def _spec_without_cache(model: Any, base: ExportSpec, task: str, runs: Sequence[Run]) -> ExportSpec:
+    """The spec of `base` with the outputs of a task; with all if the model has none of them, or projects embeddings."""
+    wanted = {output.name for output in TASKS.get(task, ExportSpec()).outputs if not projected_class(model)}
     # A tower that takes the patches of all images merges them: a language model reads the merged patches.
     wanted |= {"pooler_output"} if any(input_.name == "grid_thw" for input_ in base.inputs) else set()
     # Grounding DINO returns its own `input_ids`, too: a graph has one tensor of a name.

@@ -37,8 +37,7 @@ class Watched:
 
     Attributes:
         model: The module, or its method: the first argument of `derived`, and the second of `export`.
-        sample: The arguments of the call with the largest tensors, by their names. A number that changed from call to
-            call is a tensor.
+        sample: The arguments of the call with the largest tensors, by name. A number that changed is a tensor.
         axes: The pattern of each tensor. An axis moves if its size changed; axes that changed together have one name,
             or are a multiple of one, the sum of two, the product of two or three. All others are fixed at their sizes.
             A whole number that changed as sizes did has the word of an axis.
@@ -126,10 +125,9 @@ def replaced_methods(modules: Mapping[str, Any], replacement: Replacement) -> It
 def watched(program: Any, *runs: Callable[[], Any]) -> dict[str, Watched]:
     """The methods of a program's modules that get tensors while it runs, by the names of their parts.
 
-    Each run shows sizes: run the program at two sizes of what moves, such as another text, two pictures, a larger
-    picture. Nothing else changes: results are those of the modules, and no hook stays, also after an error of a run. If
-    a method of a module calls another, the outer one is seen; but `forward`, if that is inside. Keys and values of a
-    `DynamicCache` are tensors.
+    Each run shows sizes: run the program at two sizes of what moves, such as another text, or a larger picture. Nothing
+    else changes: results are those of the modules, and no hook stays, also after an error of a run. If a method of a
+    module calls another, the outer one is seen; but `forward`, if inside. Keys and values of a cache are tensors.
 
     Args:
         program: A dict of modules by their names, a module whose children are meant, or an object with `components`,

@@ -17,7 +17,7 @@ from onnxfn.export.derive.probe import accepted, answer_tensors, outputs_spec
 from onnxfn.export.find import written_tasks
 from onnxfn.export.find.multimodal import multimodal_spec
 from onnxfn.export.find.other_libraries import row_name
-from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
+from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, projected_class, served_tasks, task_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import as_module, method_name
 from onnxfn.specs.algebra.compose import compose
@@ -50,13 +50,11 @@ def spec_for(
     Args:
         model_or_type: A model type as text (`"bert"`), a configuration (of transformers, or a dict), or a model.
         task: The name of a task, or a synonym. By default it is the task that the class name of the model implies,
-            without a cache: `text-generation`, where the command line takes `text-generation-with-past`. A model type
-            as text implies no task.
+            without a cache: `text-generation`; the command line takes `text-generation-with-past`. A text implies none.
         architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
 
     Returns:
-        The spec, for `task` if it is given or implied. A spec without a task still holds all tasks of the row; see
-        `for_task`.
+        The spec, for `task` if it is given or implied. Without a task it holds all tasks of the row: see `for_task`.
 
     Raises:
         UnknownName: A model type as text has no row; a configuration has no model type; the spec does not have `task`.
@@ -118,8 +116,7 @@ def derived(
         The spec, for one task. With `sample` and no `task` it is for no task.
 
     Raises:
-        InvalidSpec: The model accepts no known inputs, does not run on tensors like the sample, or has no cache
-            although `task` ends in `-with-past`.
+        InvalidSpec: The model accepts no known inputs, does not run on tensors like the sample, or lacks a cache.
         UnknownName: The sample has an argument that `forward` lacks, the task is unknown, or the derived spec lacks it.
 
     Example:
@@ -144,8 +141,7 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | N
         architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
 
     Returns:
-        The canonical names of the tasks of the row, then those that transformers has a class for: the tables of
-        its auto classes list them.
+        The canonical names of the tasks of the row, then those that the tables of transformers' auto classes list.
 
     Raises:
         UnknownName: A model type as text has no row and transformers no class, or a configuration has no model type.
@@ -251,8 +247,7 @@ def _task_to_derive(model_or_config: Any) -> str:
     """The task to derive a spec for. A class for several tasks is a decoder, unless it is an encoder-decoder."""
     task = task_of(model_or_config) or DEFAULT_TASK
     may_be_decoder = "text-generation" in OTHER_TASKS.get(task, ())
-    is_decoder = may_be_decoder and not snapshot(model_or_config).get("is_encoder_decoder")
-    return "text-generation" if is_decoder else task
+    return "text-generation" if may_be_decoder and not snapshot(model_or_config).get("is_encoder_decoder") else task
 
 
 def _without_wrapper(model_or_type: Any) -> Any:
@@ -300,14 +295,14 @@ def known_tasks(row: ExportSpec) -> tuple[str, ...]:
 
 def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportSpec:
     """The spec of a row for a task of its own, or that transformers lists. UnknownName, InvalidSpec without model."""
-    name = canonical(task)
+    name, projected = canonical(task), projected_class(model_or_config)
     if row.task is not None or name in task_names(row):
-        return for_task(row, task)
+        return _projected(for_task(row, task), projected)
     known = known_tasks(row)
     if name not in known and not auto_tables.is_listed(type(model_or_config).__name__, name):
         raise unknown("task", task, known, of=row.name or "this spec")
     head = _same_head(row, name) or family_head(row, name)
-    loader = loads(auto_tables.listed_loader(row.name or "", name) or "AutoModel")
+    loader = loads(projected or auto_tables.listed_loader(row.name or "", name) or "AutoModel")
     if head is not None:
         return compose(for_task(compose(row, head), name), loader)
     if model_or_config is None:
@@ -316,6 +311,16 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
             f"pass the model or its configuration: spec_for(model, {name!r})"
         )
     return compose(shown_by(model_or_config, name, lambda model: _shown_by_model(row, model, name)), loader)
+
+
+def _projected(spec: ExportSpec, name: str | None) -> ExportSpec:
+    """The spec for a class that projects embeddings, if there is one: it returns them in place of `pooler_output`."""
+    pooled = next((output for output in spec.outputs if output.name == "pooler_output"), None)
+    if pooled is None or name is None:
+        return spec
+    kind = next((kind for part, kind in (("Vision", "image"), ("Audio", "audio")) if part in name), "text")
+    others = (output for output in spec.outputs if output is not pooled)
+    return compose(evolve(spec, outputs=(evolve(pooled, name=f"{kind}_embeds"), *others)), loads(name))
 
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
@@ -337,7 +342,7 @@ def _shown_by_model(row: ExportSpec, model: Any, task: str) -> ExportSpec:
     read = (spec for spec in _possible_inputs(row) if arguments >= {input_.forward_path[0] for input_ in spec.inputs})
     for inputs, runs in accepted(copy, read, answer_tensors, []):
         outputs = outputs_spec(runs).outputs
-        usual = {output.name for output in TASKS[task].outputs}
+        usual = {output.name for output in TASKS[task].outputs if not projected_class(model)}
         chosen = tuple(output for output in outputs if output.name in usual) or outputs
         if chosen:
             source = f"{type(model).__name__} with the inputs of the row; task {task}"

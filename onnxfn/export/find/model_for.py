@@ -54,8 +54,7 @@ def model_for(
     """
     if is_gguf(name):
         refuse_revision_of_files(name, revision)
-        loader = "AutoModelForCausalLM" if task is None else loader_of(task)
-        return load_gguf(Path(name), loader, dequantize=dequantize)
+        return load_gguf(Path(name), "AutoModelForCausalLM" if task is None else loader_of(task), dequantize=dequantize)
     config = load_configuration(checkpoint_folder(name, revision=revision), trust_remote_code=trust_remote_code)
     spec = spec_for(config, task or checkpoint_task(config)) if has_row(config) else loader_spec(config, task)
     how: dict[str, Any] = {"trust_remote_code": trust_remote_code, "dequantize": dequantize, "revision": revision}

@@ -62,13 +62,11 @@ def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
 
     Args:
         model_or_folder: A model, or the folder of a checkpoint.
-        weights: Whether it covers the values of the weights, too. A cache of exported files needs them, a cache of
-            graphs does not.
+        weights: Whether it covers the values of the weights, too: a cache of files needs them, one of graphs does not.
 
     Returns:
         64 hexadecimal digits, or None if what the graphs depend on cannot be known. That is the case for a model with
-        a class or a function of the user, and for a checkpoint with code of its own, with adapters, quantized, or not
-        completely in safetensors files.
+        a class or a function of the user, or a checkpoint with code, adapter, quantized weights, or not in safetensors.
 
     Raises:
         ModelNotFound: there is no such folder.

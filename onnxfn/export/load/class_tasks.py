@@ -35,7 +35,7 @@ CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "ForTextToSpeech": "text-to-audio",
         "EncoderDecoderModel": "text2text-generation",
         "EncoderModel": "text-encoding",
-        "Model": "feature-extraction",
+        **dict.fromkeys(("Model", "ModelWithProjection"), "feature-extraction"),
     }
 )
 """Suffix of a class name in transformers -> the task of the class; the first suffix that matches counts."""
@@ -65,8 +65,7 @@ OTHER_TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 def task_of(model_or_class: Any) -> str | None:
     """The task that the name of a class implies.
 
-    A class of transformers is named after its head: `BertForMaskedLM` is for fill-mask. The class name of any other
-    module implies nothing.
+    A class of transformers is named after its head: `BertForMaskedLM` is for fill-mask. Any other name implies nothing.
 
     Args:
         model_or_class: The name of a class as text, a model, or a configuration (of transformers, or a dict).
@@ -109,3 +108,9 @@ def stated_class(model_or_config: Any) -> str | None:
         return class_name(model_or_config) if hasattr(getattr(model_or_config, "config", None), "to_dict") else None
     name = next(iter(snapshot(model_or_config).get("architectures") or ()), None)
     return name if isinstance(name, str) else None
+
+
+def projected_class(model_or_config: Any) -> str | None:
+    """The name of the class of a model or configuration if it returns embeddings in place of the pooled state."""
+    name = model_or_config and stated_class(model_or_config)
+    return name if name and name.endswith("ModelWithProjection") else None

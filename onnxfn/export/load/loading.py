@@ -103,7 +103,7 @@ def _load_floats(
             model, info = _loaded(loader, name, "float32", **how)
     declare_float32(model.config)
     # Checkpoints of models with a head often lack the pooler. Only an output of the pooler needs its weights.
-    needs_pooler = any("pooler_output" in output.forward_path for output in spec.outputs)
+    needs_pooler = any({"pooler_output", "text_embeds"} & {*output.forward_path} for output in spec.outputs)
     needed = [key for key in info["missing_keys"] if needs_pooler or "pooler" not in key.split(".")]
     _check_weights(name, model, info["mismatched_keys"], needed)
     return model
@@ -146,7 +146,8 @@ def model_without_weights(config: Any, spec: ExportSpec | PlannedSpec, *, trust_
 
     loader = getattr(transformers, spec.call.loader or "AutoModel")
     with torch.device("meta"), quiet():
-        return pretrained(loader.from_config, config, trust_remote_code=trust_remote_code)
+        load = getattr(loader, "from_config", None)  # a class that is no auto class has none
+        return pretrained(load, config, trust_remote_code=trust_remote_code) if load else loader(config)
 
 
 def load_library_model(

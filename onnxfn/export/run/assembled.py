@@ -39,8 +39,7 @@ def assembled(program: Any, folder: str | Path, dtype: str | None = None) -> Ite
     it was, also after an error.
 
     Args:
-        program: A dict of modules by their names, a module with children, or an object with `components`, such as a
-            pipeline of diffusers.
+        program: A dict of modules by name, a module with children, or one with `components`: a pipeline of diffusers.
         folder: The folder of `export_pipeline`.
         dtype: Which of the `dtypes` of the export, for parts that have it. None: the first.
 

@@ -67,8 +67,7 @@ def export(
             `write` says so. A model of transformers on the meta device gets its weights from there.
         adapter: The folder of a LoRA adapter that PEFT wrote. It is merged with the weights that it changes, in their
             dtype and in temporary files; the check compares with the merged model. If the spec has adapters as inputs,
-            see `with_adapter_inputs`, the adapter is a file `<folder>.onnx_adapter` (`_fp16`), and the check runs with
-            and without.
+            see `with_adapter_inputs`, it is `<folder>.onnx_adapter` (`_fp16`), and the check runs with and without.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case of the check.
         decoders: The decoder files of an encoder-decoder with a past; a decoder alone is one file. `"merged"`: one,

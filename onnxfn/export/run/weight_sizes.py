@@ -90,8 +90,7 @@ def with_checked_buffers(model: Any, planned: Plan) -> Plan:
     length = planned.parts[0].spec.target.static_cache
     if not length:
         return planned
-    config = snapshot(config_of(model) or {})
-    every = position_counts(partial(value_or, Normalizer(), config, default=None))
+    every = position_counts(partial(value_or, Normalizer(), snapshot(config_of(model) or {}), default=None))
     counts = {path: count for path, count in every.items() if "encoder" not in path and count < length}
     for name, module in model.named_modules() if counts else ():
         rows = getattr(module, "num_embeddings", 0)

@@ -38,8 +38,7 @@ def capture(
     """
     noted: trace_settings.Noted = {}
     part = trace_conditions.at_other_sizes(with_sizes_as_axes(part))
-    lines = trace_settings.source_lines() if source_lines else nullcontext()
-    with tracing(model, part, noted, tick) as called, lines:
+    with tracing(model, part, noted, tick) as called, trace_settings.source_lines() if source_lines else nullcontext():
         program, ends = any_program(model, part, noted)
         axes = trace_conditions.input_sizes(program, part)
         branches = trace_conditions.conditions(noted.values(), axes)

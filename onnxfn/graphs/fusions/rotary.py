@@ -286,8 +286,7 @@ def _each_once(last: Any, table: Any, rotation: Rotation) -> Any:
         return table
     end, step = (rotation.size, 2) if rotation.layout == PAIRS else (rotation.size // 2, 1)
     bounds = [nodes.int_constant(last.graph, number) for number in (0, end, 2, step)]
-    sizes = (*nodes.shape_of(table)[:2], rotation.size // 2)
-    return nodes.insert_value(last, "Slice", [table, *bounds], table, sizes)
+    return nodes.insert_value(last, "Slice", [table, *bounds], table, (*nodes.shape_of(table)[:2], rotation.size // 2))
 
 
 def _for_batch(last: Any, table: Any, rotation: Rotation) -> Any:

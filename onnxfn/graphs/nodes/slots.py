@@ -89,8 +89,7 @@ def put_in_turn(model: Any) -> Any:
         while value.producer() is not None and len(value.uses()) == 1:
             operators.append(value.producer().op_type)
             value = value.producer().inputs[0]
-        is_alone = slot_of(value) is not None and len(value.uses()) == 1
-        if is_alone and operators == ["Reshape", "Transpose", "Reshape"]:
+        if slot_of(value) is not None and len(value.uses()) == 1 and operators == ["Reshape", "Transpose", "Reshape"]:
             value.meta[SLOT], value.name = evolve(value.meta[SLOT], in_turn=True), f"{value.name}{IN_TURN}"
             node.replace_input_with(2, value)
     return common.RemoveUnusedNodesPass()(model).model if experts else model

@@ -100,9 +100,8 @@ def _integer_product(weight: StoredWeight, node: Any, operator: str, **attribute
     quantized, scale, zero_point = _quantized_input(node.inputs[0], node)
     inputs = [quantized, tensors["codes"], zero_point, tensors["zero_points"]]
     product = insert_value(node, operator, inputs, onnx_ir.DataType.INT32, output.shape, **attributes)
-    cast = cast_value(node, product, onnx_ir.DataType.FLOAT)
     factor = insert_value(node, "Mul", [scale, tensors["scales"]], output, shape_of(tensors["scales"]))
-    return insert_value(node, "Mul", [cast, factor], *_like(node))
+    return insert_value(node, "Mul", [cast_value(node, product, onnx_ir.DataType.FLOAT), factor], *_like(node))
 
 
 def _quantized_input(source: Any, reader: Any) -> Sequence[Any]:

@@ -20,6 +20,7 @@ from onnxscript.values import Opset
 
 from onnxfn.graphs.passes.simplify import SINCE
 from onnxfn.graphs.translations.tensor_translations import cast, counted, integers, scalar, size, typed
+from onnxfn.specs.errors import CaptureFailed
 
 FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # of real numbers, without attributes
 # Operators whose result may have the minus infinity of an input. A triangle of it, Trilu, leaves each query a key.
@@ -71,6 +72,7 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
             for each in attrgetter("vec", "default")(getattr(aten, f"{name}{axes}d"))
         },
         aten.scaled_dot_product_attention.default: _attention,
+        aten.split.Tensor: _split,
         **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _squeeze),
         aten.where.default: _where,
         aten.where.Scalar: _where_of_numbers,
@@ -171,6 +173,13 @@ def _at_indices(function: Callable[..., Any], tensor: Any, indices: Any, *others
     is_short = [getattr(index, "dtype", None) == DataType.INT32 for index in indices]
     in_int64 = [cast(index, DataType.INT64) if short else index for index, short in zip(indices, is_short, strict=True)]
     return function(tensor, in_int64, *others)
+
+
+def _split(tensor: Any, size: Any, dim: int = 0) -> Any:
+    """Parts of a tensor; torch's table makes a sequence of no known length if their size follows from other sizes."""
+    if isinstance(size, onnx_ir.Value):
+        raise CaptureFailed("the size of the parts follows from sizes of inputs: take slices, as x[:, : n // 2]")
+    return core.aten_split(tensor, size, dim)
 
 
 def _squeeze(tensor: Any, dim: Any = None) -> Any:

@@ -76,8 +76,7 @@ def test_two_jobs_that_need_more_than_the_memory_never_run_at_a_time(checkpoints
     jobs = [ExportRequest(path, tmp_path / "a" / path.name, check=False, build=build) for path in checkpoints]
     need = max(memory_need(stored_weights(path), "none") for path in checkpoints)
     assert statuses(jobs, int(1.9 * need)) == ["start", "exported"] * 2
-    again = [evolve(job, overwrite=True) for job in jobs]
-    assert statuses(again, 2 * need)[:2] == ["start", "start"]
+    assert statuses([evolve(job, overwrite=True) for job in jobs], 2 * need)[:2] == ["start", "start"]
 
 
 def test_two_jobs_of_8_billion_parameters_do_not_meet_in_24_gigabytes():

@@ -47,8 +47,7 @@ def test_a_gguf_file_is_exported_once(tmp_path):
 def test_a_quantized_gguf_file_and_a_damaged_one_end_their_own_jobs(tmp_path):
     write_gguf(tmp_path / "tiny.gguf", Kind.Q8_0)
     (tmp_path / "damaged.gguf").write_bytes(b"GGUF")
-    lines = [{"model": "tiny.gguf"}, {"model": "damaged.gguf"}]
-    quantized, damaged = export_many(jobs_of(tmp_path, *lines)).jobs
+    quantized, damaged = export_many(jobs_of(tmp_path, {"model": "tiny.gguf"}, {"model": "damaged.gguf"})).jobs
     assert (quantized.status, damaged.status) == ("failed", "failed")
     assert "is quantized: GGUF with Q8_0" in quantized.error
     assert "damaged.gguf could not be read" in damaged.error

@@ -40,8 +40,7 @@ def test_features_stand_in_the_places_of_placeholder_tokens(model, folder, texts
     (embeddings,) = session(folder, "embed_tokens").run(None, {"input_ids": ids})
     count = int((ids == placeholder).sum())
     features = np.random.default_rng(0).normal(size=(count, embeddings.shape[-1])).astype(np.float32)
-    given = {"input_ids": ids, "image_features": features}
-    (merged,) = session(folder, "embedding").run(["inputs_embeds"], given)
+    (merged,) = session(folder, "embedding").run(["inputs_embeds"], {"input_ids": ids, "image_features": features})
     assert np.array_equal(merged, merged_embeddings(embeddings, ids, {placeholder: features}))
 
 

@@ -301,6 +301,7 @@ STEPS = {
         ["high >= 16", "wide >= 16", "high % 8 == 0", "wide % 8 == 0"],
     ),
     "a square": (lambda: lambda x: x[:, :, 2:] @ x, (torch.ones(2, 6, 8), {"x": "b high wide"}), ["wide == high + 2"]),
+    "an axis that may go": (lambda: lambda x: x.squeeze(1), (torch.ones(3, 8), {"x": "batch time"}), ["time >= 2"]),
     "from a batch of 2": (lambda: lambda x: x[1:] - x[1], (torch.ones(3, 8), {"x": "batch 8"}), ["batch >= 2"]),
 }
 

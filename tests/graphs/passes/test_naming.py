@@ -23,8 +23,7 @@ def graph(shape=("s4", "s7"), *, inner_shape=("s4", "2*s7"), output_shape=None):
     x = value("a", shape)
     first = ir.node("Add", [x, x], outputs=[value("y", inner_shape)])
     second = ir.node("Add", [first.outputs[0], x], outputs=[value("b", output_shape or shape)])
-    nodes = ir.Graph([x], second.outputs, nodes=[first, second], opset_imports={"": 18})
-    return ir.Model(nodes, ir_version=10)
+    return ir.Model(ir.Graph([x], second.outputs, nodes=[first, second], opset_imports={"": 18}), ir_version=10)
 
 
 @pytest.mark.parametrize(("sizes", "named"), [("2*s7", "[batch_size,2*width]"), ("u9 + s7", "[batch_size,None]")])
