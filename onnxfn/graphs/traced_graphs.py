@@ -73,7 +73,8 @@ def _truncated_part(part: Part, stack: LayerStack) -> Part:
     spec = part.spec
     inputs = tuple(input_ for input_ in spec.inputs if input_.layer is None or input_.layer < stack.traced_layers)
     outputs = tuple(output for output in spec.outputs if output.layer is None or output.layer < stack.traced_layers)
-    feedback = tuple(link for link in spec.feedback if link.input in {input_.name for input_ in inputs})
+    names = {input_.name for input_ in inputs}
+    feedback = tuple(link for link in spec.feedback if link.input in names)
     return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, feedback=feedback))
 
 

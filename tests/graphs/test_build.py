@@ -21,9 +21,9 @@ def failing(*_, **__):
         raise RuntimeError("the pass manager failed\nand says more") from error
 
 
-@pytest.mark.parametrize("name", ["simplify", "fuse_operators", "name_ports"])
+@pytest.mark.parametrize("name", ["simplify.simplify", "fuse_operators", "name_ports"])
 def test_an_error_of_a_pass_names_the_part_the_line_and_the_cause(name, bert, part, monkeypatch):
-    monkeypatch.setattr(traced_graphs, name, failing)
+    monkeypatch.setattr(f"onnxfn.graphs.traced_graphs.{name}", failing)
     with pytest.raises(CaptureFailed) as caught:
         build_graph(bert, part, timed, onnxfn.BuildOptions())
     line = failing.__code__.co_firstlineno + 4

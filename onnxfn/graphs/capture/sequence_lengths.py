@@ -127,7 +127,8 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         (torch, "as_tensor", tensor_of_sizes),
         (torch, "max_pool1d", _max_pool1d),
         (torch.Tensor, "data", property(partial(_data, torch.Tensor.data))),
-        (torch, "cdist", partial(_cdist, torch.cdist)),
+        # Without a matrix product: torch has one for more than 25 rows, and reads the number of rows.
+        (torch, "cdist", lambda x1, x2, p=2.0, *_, f=torch.cdist, **__: f(x1, x2, p, "donot_use_mm_for_euclid_dist")),
         *((owner, "len", _length) for owner in _code_of(model)),
         *((functions, name, partial(_recurrent, each, getattr(functions, name))) for name, each in RECURRENCES.items()),
     ]
@@ -245,11 +246,6 @@ def _max_pool1d(
     sizes = zip((1, 1, 0, 1), (kernel_size, stride or kernel_size, padding, dilation), strict=True)
     pairs = ((height, size[0] if isinstance(size, (tuple, list)) else size) for height, size in sizes)
     return torch.max_pool2d(input.unsqueeze(-2), *pairs, ceil_mode).squeeze(-2)
-
-
-def _cdist(original: Callable[..., Any], x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Any:  # noqa: ARG001
-    """The distances of rows without a matrix product; torch reads the number of rows, and has one for more than 25."""
-    return original(x1, x2, p, "donot_use_mm_for_euclid_dist")
 
 
 def _in_onnx_order(recurrence: Recurrence, weight: Any) -> Any:

@@ -97,9 +97,7 @@ def nodes_inside_out(graph: Any) -> Iterator[Any]:
 
 def attribute_graphs(attr: Any) -> list[Any]:
     """The graphs that one attribute holds."""
-    if attr.type.name == "GRAPH":
-        return [attr.value]
-    return list(attr.value) if attr.type.name == "GRAPHS" else []
+    return [attr.value] if attr.type.name == "GRAPH" else list(attr.value) if attr.type.name == "GRAPHS" else []
 
 
 def insert_node(

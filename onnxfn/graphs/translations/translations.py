@@ -296,10 +296,14 @@ def _nearest(axes: int, shift: float, image: Any, sizes: Any = None, *factors: A
     is_fixed = all(isinstance(size, int) for _, *both, _ in sides for size in both)
     if is_single and is_fixed and all(_is_resize(n, 1 / by if by else o / n, n / o, shift) for _, o, n, by in sides):
         return nn.aten_upsample_nearestnd_vec(image, integers(*new))
-    dtype = DataType.FLOAT if is_single else DataType.DOUBLE
-    for axis, old, count, by in sides:
-        is_kept = by == 1 if by else isinstance(count, int) and count == old
-        image = image if is_kept else op.Gather(image, _pixels(size(image, axis), count, by, shift, dtype), axis=axis)
+    dtype, last = DataType.FLOAT if is_single else DataType.DOUBLE, first + axes - 1
+    for axis, old, count, by in reversed(sides):
+        if not (by == 1 if by else isinstance(count, int) and count == old):
+            index = _pixels(size(image, axis), count, by, shift, dtype)
+            # Gather copies the numbers of a last axis one by one, and those of others as blocks.
+            image = op.Transpose(image, perm=[0, last, *range(1, last)]) if axis == last else image
+            image = op.Gather(image, index, axis=1 if axis == last else axis)
+            image = op.Transpose(image, perm=[0, *range(2, last + 1), 1]) if axis == last else image
     return image
 
 
